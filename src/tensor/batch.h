@@ -23,7 +23,7 @@ struct batch_ids {
 };
 
 struct batch_keys {
-    const uint64_t *keys; /* unique; ascending */
+    const uint64_t *keys; /* unique, in an order that depends on the batch alone */
     const uint32_t *occ_offsets;
     const uint32_t *occs;
     uint32_t keys_count;
