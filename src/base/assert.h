@@ -4,6 +4,8 @@
 #ifndef SHOAL_BASE_ASSERT_H
 #define SHOAL_BASE_ASSERT_H
 
+#include <assert.h> /* static_assert, for those who include this header */
+
 _Noreturn void assert_fail(const char *expression, const char *file, int line);
 
 #define ASSERT(expression)                                                                         \

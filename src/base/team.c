@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "base/team.h"
 
 #include <immintrin.h>
