@@ -39,7 +39,7 @@
     X(MALFORMED, "malformed", "not a well-formed record")                                          \
     X(MISSING, "missing", "a required value is missing")                                           \
     X(TYPE, "type", "a value has the wrong type")                                                  \
-    X(COUNT, "count", "a feature has the wrong number of values")                                  \
+    X(VALUES, "values", "a feature has the wrong number of values")                                \
     X(RANGE, "range", "a value is out of range")
 
 enum data_fault {
