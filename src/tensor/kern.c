@@ -1,0 +1,90 @@
+#include "tensor/kern.h"
+
+#include "base/assert.h"
+
+const struct kern *kern_get(enum cpu_isa isa)
+{
+    ASSERT(isa < CPU_ISA_COUNT);
+    return &kern_ref;
+}
+
+const struct kern *kern_default(void)
+{
+    return kern_get(cpu_isa());
+}
+
+uint32_t kern_rule_slots(enum kern_rule rule)
+{
+    static const uint32_t slots[KERN_RULE_COUNT] = {
+        [KERN_SGD] = 0,     [KERN_MOMENTUM] = 1, [KERN_NESTEROV] = 1, [KERN_ADAGRAD] = 1,
+        [KERN_RMSPROP] = 2, [KERN_ADAM] = 2,     [KERN_FTRL] = 2,
+    };
+    ASSERT(rule < KERN_RULE_COUNT);
+    return slots[rule];
+}
+
+size_t kern_attn_scratch_count(const struct kern_attn *attn)
+{
+    /* Weights in padded form and its transposes, the matrices of one row, gradient sums. */
+    const size_t e = (attn->e + 15) / 16 * 16;
+    const size_t a0 = (attn->a0 + 15) / 16 * 16;
+    const size_t a1 = (attn->a1 + 15) / 16 * 16;
+    return 16 * e * a0 + 8 * a0 * a1 + 64 * (e + a0 + a1) + 256;
+}
+
+/* A tile keeps one core busy for some 50 to 100 us on large products and shares its panels of A and
+ * B well; small products are one tile. Columns are cut at multiples of 64 and rows at multiples of
+ * 84, which all the register blocks (14, 6 rows; 32, 16, 8 columns) divide. */
+#define TILE_ROWS 168
+#define TILE_COLS 128
+#define TILE_FLOPS_MIN 4.0e6
+
+struct cut {
+    size_t rows;
+    size_t cols;
+    size_t tiles_m;
+    size_t tiles_n;
+};
+
+static struct cut cut_of(const struct kern_gemm *job)
+{
+    struct cut cut = {.rows = job->m, .cols = job->n, .tiles_m = 1, .tiles_n = 1};
+    if (2.0 * (double)job->m * (double)job->n * (double)job->k < TILE_FLOPS_MIN) return cut;
+    if (cut.rows > TILE_ROWS) cut.rows = TILE_ROWS;
+    if (cut.cols > TILE_COLS) cut.cols = TILE_COLS;
+    cut.tiles_m = (job->m + cut.rows - 1) / cut.rows;
+    cut.tiles_n = (job->n + cut.cols - 1) / cut.cols;
+    return cut;
+}
+
+uint32_t kern_gemm_parts(const struct kern_gemm *job)
+{
+    const struct cut cut = cut_of(job);
+    return (uint32_t)(cut.tiles_m * cut.tiles_n);
+}
+
+struct kern_gemm kern_gemm_part(const struct kern_gemm *job, uint32_t part)
+{
+    const struct cut cut = cut_of(job);
+    const size_t row = part / cut.tiles_n * cut.rows;
+    const size_t col = part % cut.tiles_n * cut.cols;
+    ASSERT(part < cut.tiles_m * cut.tiles_n);
+
+    struct kern_gemm tile = *job;
+    tile.m = job->m - row < cut.rows ? job->m - row : cut.rows;
+    tile.n = job->n - col < cut.cols ? job->n - col : cut.cols;
+    tile.a += job->a_trans ? row : row * job->lda;
+    tile.b += job->b_trans ? col * job->ldb : col;
+    tile.c += row * job->ldc + col;
+    if (job->bias != NULL) tile.bias += col;
+    if (job->mask != NULL) tile.mask += row * job->ldmask + col;
+    return tile;
+}
+
+size_t kern_gemm_rows(size_t n, size_t k)
+{
+    /* About 128 KiB of C, and enough work to be worth a part. */
+    (void)k;
+    const size_t rows = 32768 / (n + 1) / 84 * 84;
+    return rows < 84 ? 84 : rows;
+}
