@@ -1,11 +1,11 @@
 #include "../tests/test.h"
 
 #include <ftw.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TESTS_MAX 512
@@ -24,6 +24,11 @@ void test_register(const char *name, void (*run)(void))
     tests[tests_count++].run = run;
 }
 
+/* The golden files this test has asked for: a failure names them. */
+#define GOLDEN_FILES_MAX 32
+static char golden_files[GOLDEN_FILES_MAX][PATH_MAX];
+static int golden_count;
+
 void test_fail(const char *file, int line, const char *format, ...)
 {
     va_list args;
@@ -32,14 +37,33 @@ void test_fail(const char *file, int line, const char *format, ...)
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);
+    for (int i = 0; i < golden_count; i++) fprintf(stderr, "  compared with %s\n", golden_files[i]);
     exit(1);
+}
+
+static void remember_golden(const char *path)
+{
+    for (int i = 0; i < golden_count; i++) {
+        if (strcmp(golden_files[i], path) == 0) return;
+    }
+    if (golden_count == GOLDEN_FILES_MAX) return;
+    snprintf(golden_files[golden_count++], PATH_MAX, "%s", path);
 }
 
 const char *test_path(const char *relative)
 {
-    static char path[4096];
+    static char paths[8][PATH_MAX];
+    static unsigned next;
+    char *path = paths[next++ % 8];
+    const char *golden = getenv("GOLDEN");
     const char *root = getenv("SHOAL_TESTS");
-    snprintf(path, sizeof path, "%s/%s", root == NULL ? "tests" : root, relative);
+    const bool is_golden = strncmp(relative, "golden/", 7) == 0;
+    if (is_golden && golden != NULL) {
+        snprintf(path, PATH_MAX, "%s/%s", golden, relative + 7);
+    } else {
+        snprintf(path, PATH_MAX, "%s/%s", root == NULL ? "tests" : root, relative);
+    }
+    if (is_golden) remember_golden(path);
     return path;
 }
 

@@ -28,7 +28,9 @@ void test_register(const char *name, void (*run)(void));
 _Noreturn void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* A path under the repository's tests/ folder, from SHOAL_TESTS (set by tests/run). */
+/* A path under the repository's tests/ folder, from SHOAL_TESTS (set by tests/run); golden/... is in
+ * the folder GOLDEN where that is set, and a test that fails names the golden files it asked for.
+ * Valid until eight calls later. */
 const char *test_path(const char *relative);
 
 #define CHECK(expression)                                                                          \

@@ -1,0 +1,15 @@
+#!/bin/bash
+# Every fuzz target runs over its seeds: they are valid, and crashes once found stay mended.
+. "${SHOAL_TESTS:?}/lib.sh"
+
+for target in $(find "$SHOAL_BUILD/fuzz" -name '*_fuzz' -type f | sort); do
+    name=$(basename "$target" _fuzz)
+    check "tests/fuzz/$name has seeds" test -n "$(ls "$SHOAL_TESTS/fuzz/$name" 2>/dev/null)"
+    check "$name over its seeds" "$target" "$SHOAL_TESTS/fuzz/$name"/*
+done
+check 'every folder of seeds has a target' test -z "$(
+    for seeds in "$SHOAL_TESTS"/fuzz/*/; do
+        [ -d "$seeds" ] || continue
+        ls "$REPO"/src/*/"$(basename "$seeds")_fuzz.c" >/dev/null 2>&1 || echo "$seeds"
+    done)"
+finish
