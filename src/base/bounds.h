@@ -6,4 +6,32 @@
 /* Threads of one process. More cores than this on one host is not a machine we have seen. */
 #define TEAM_THREADS_MAX 256u
 
+/* Tables of one store. Models have tens; a table per feature of a wide log, hundreds. */
+#define STORE_TABLES_MAX 4096u
+
+/* Width of an embedding row, so that a row with its slots stays far below a shard. */
+#define STORE_COLS_MAX 65536u
+
+/* Elements of one dense tensor or rows of one fixed table: what 40 bits of address count. */
+#define STORE_ELEMENTS_MAX ((uint64_t)1 << 38)
+
+/* Shards of one table: enough to spread one table over hundreds of servers. */
+#define STORE_SHARDS_MAX 1024u
+
+/* Values of a dense shard, and of the largest fixed table that stays one shard. Large enough that a
+ * layer of a common model is one block for LAMB, small enough to balance servers. */
+#define STORE_SHARD_BYTES ((uint64_t)4 << 20)
+
+/* Keys of one pull or push: 16 Mi keys of 16 floats are 1 GiB. */
+#define STORE_KEYS_MAX (1u << 24)
+
+/* Pieces of a piecewise learning rate. */
+#define STORE_BOUNDARIES_MAX 32u
+
+/* Arrays of a table's shape: value, at most two slots, moving average. */
+#define STORE_PARTS_MAX 4u
+
+/* Streams of work (leases in progress, workers) that a shard remembers. Done leases are retired. */
+#define STORE_STREAMS_MAX 65536u
+
 #endif
