@@ -2,8 +2,10 @@
 # Every fuzz target runs over its seeds: they are valid, and crashes once found stay mended.
 . "${SHOAL_TESTS:?}/lib.sh"
 
-for target in $(find "$SHOAL_BUILD/fuzz" -name '*_fuzz' -type f | sort); do
-    name=$(basename "$target" _fuzz)
+for source in "$REPO"/src/*/*_fuzz.c; do
+    [ -e "$source" ] || continue
+    name=$(basename "$source" _fuzz.c)
+    target=$SHOAL_BUILD/fuzz/$(basename "$(dirname "$source")")/${name}_fuzz
     check "tests/fuzz/$name has seeds" test -n "$(ls "$SHOAL_TESTS/fuzz/$name" 2>/dev/null)"
     check "$name over its seeds" "$target" "$SHOAL_TESTS/fuzz/$name"/*
 done
