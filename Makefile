@@ -58,7 +58,7 @@ TEST_BINS := $(TESTS:src/%.c=$(BUILD)/tests/%)
 FUZZ_BINS := $(FUZZ:src/%.c=$(BUILD)/fuzz/%)
 BINARY    := $(MAIN:src/cli/main.c=$(BUILD)/shoal)
 
-.PHONY: all tests test check fuzz fuzzers lint format bench demo deps install data-mnist clean help
+.PHONY: all tests test run-tests check fuzz fuzzers lint format bench demo deps install data-mnist clean help
 all: $(BINARY) $(BUILD)/libshoal.a $(BUILD)/libshoal.so
 
 help:
@@ -134,8 +134,12 @@ fuzzers: $(FUZZ_BINS)
 # The packages come first, in a make of their own: what pkg-config says is read when make starts.
 test:
 	@tools/deps build
-	@$(MAKE) -s tests
-	@GOLDEN='$(GOLDEN)' tests/run $(BUILD) $(ONLY)
+	@$(MAKE) -s run-tests
+
+# Tests that build or install something do it as this make does.
+run-tests: tests
+	@GOLDEN='$(GOLDEN)' SHOAL_CC='$(CC) $(SANFLAGS)' \
+	SHOAL_MAKE='make -s CC=$(CC) BUILD=$(BUILD) SAN=$(SAN) OPT=$(OPT)' tests/run $(BUILD) $(ONLY)
 
 # Each pass is COMPILER-SANITIZER.
 CHECKS ?= gcc-asan clang-asan gcc-tsan clang-tsan
