@@ -2,7 +2,7 @@
 # Every .c under src/<layer>/ is found by itself. Suffixes say what a file is:
 #   *_test.c  a test program (see tests/test.h)      *_fuzz.c  a fuzz target (see tools/fuzz)
 #   *_isa.c   kernels, compiled once per instruction set (see ISAS)
-VERSION = 0.1.0
+VERSION := $(shell sed -nE 's/^.define SHOAL_VERSION "(.*)"/\1/p' include/shoal.h 2>/dev/null)
 
 CC      = gcc
 BUILD   ?= build
@@ -30,7 +30,7 @@ WARNINGS = -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-pro
            -Wmissing-prototypes -Wvla -Werror -Wno-unknown-warning-option -Wno-format-truncation
 SANFLAGS = $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
 # No contraction outside kernels: a*b+c must give the same bits whatever the compiler fuses.
-DEFINES  = -D_GNU_SOURCE -DSHOAL_VERSION='"$(VERSION)"' $(if $(SAN),-DSHOAL_SLOW_CHECKS)
+DEFINES  = -D_GNU_SOURCE $(if $(SAN),-DSHOAL_SLOW_CHECKS)
 PKG_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
 COMPILE  = -std=gnu17 $(OPT) -g -fPIC -fvisibility=hidden -fno-math-errno -ffp-contract=off -pthread \
@@ -53,7 +53,6 @@ FUZZ  := $(filter %_fuzz.c,$(ALL))
 KERN  := $(filter %_isa.c,$(ALL))
 PLAIN := $(filter-out $(TESTS) $(FUZZ) $(KERN) $(MAIN),$(ALL))
 OBJS  := $(PLAIN:%.c=$(BUILD)/%.o) $(foreach isa,$(ISAS),$(KERN:%.c=$(BUILD)/%.$(isa).o))
-LIB_OBJS  := $(filter-out $(BUILD)/src/cli/%,$(OBJS))
 TEST_BINS := $(TESTS:src/%.c=$(BUILD)/tests/%)
 FUZZ_BINS := $(FUZZ:src/%.c=$(BUILD)/fuzz/%)
 BINARY    := $(MAIN:src/cli/main.c=$(BUILD)/shoal)
@@ -102,11 +101,11 @@ $(BUILD)/internal.a: $(OBJS)
 	$(call say,AR,$@)rm -f $@ && ar rcs $@ $^
 
 # For users: one object in which all but shoal_* is local, so that no name of ours meets theirs.
-$(BUILD)/libshoal.a: $(LIB_OBJS)
+$(BUILD)/libshoal.a: $(OBJS)
 	$(call say,AR,$@)rm -f $@ && ld -r -o $(BUILD)/libshoal.o $^ && \
 		objcopy --wildcard --keep-global-symbol='shoal_*' $(BUILD)/libshoal.o && ar rcs $@ $(BUILD)/libshoal.o
 
-$(BUILD)/libshoal.so: $(LIB_OBJS)
+$(BUILD)/libshoal.so: $(OBJS)
 	$(call say,LD,$@)$(CC) -shared -Wl,-soname,libshoal.so.0 $(LINK) -o $@ $^ $(LIBS) && \
 		ln -sf libshoal.so $(BUILD)/libshoal.so.0
 
