@@ -34,4 +34,19 @@
 /* Streams of work (leases in progress, workers) that a shard remembers. Done leases are retired. */
 #define STORE_STREAMS_MAX 65536u
 
+/* Examples whose predictions are held for the exact AUC: 8 bytes each, twice that while sorting, so
+ * at most 320 MB. Beyond it a histogram takes over and the result is said to be approximate. */
+#define METRICS_EXACT_MAX 20000000u
+
+/* Examples held with their group for GAUC and NDCG: 16 bytes each, twice that while sorting. Beyond
+ * it only a sample of the groups is held. */
+#define METRICS_GROUPED_MAX 8000000u
+
+/* Largest k of NDCG@k: longer lists are not looked at by anyone. */
+#define METRICS_NDCG_K_MAX 1000u
+
+/* Largest weight of an example: 2^31 examples of it still fit the 63 bits before the point of the
+ * sums by threshold. */
+#define METRICS_WEIGHT_MAX 4294967296.0f
+
 #endif

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "base/assert.h"
 
@@ -32,10 +33,13 @@ void exact_sum_add(struct exact_sum *sum, double value)
         sum->special += isnan(value) ? value : copysign(INFINITY, value);
         return;
     }
-    int exponent = 0;
-    const double fraction = frexp(fabs(value), &exponent);     /* in [0.5, 1) or 0 */
-    uint64_t mantissa = (uint64_t)ldexp(fraction, 53);          /* |value| = mantissa * 2^(exp-53) */
-    int position = exponent - 53 - LOWEST_EXPONENT;
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof bits);
+    const int exponent = (int)(bits >> 52 & 0x7ff);
+    if (exponent == 0) return; /* zero, or less than 2^-1022: keeps (1) */
+    /* |value| = mantissa * 2^(exponent - 1075) */
+    uint64_t mantissa = (bits & 0xfffffffffffffu) | (uint64_t)1 << 52;
+    int position = exponent - 1075 - LOWEST_EXPONENT;
     if (position < 0) { /* Keeps (1). */
         mantissa = position > -64 ? mantissa >> -position : 0;
         position = 0;
