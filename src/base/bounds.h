@@ -6,6 +6,29 @@
 /* Threads of one process. More cores than this on one host is not a machine we have seen. */
 #define TEAM_THREADS_MAX 256u
 
+/* A job file. Real ones have a few KiB; a vocabulary inline may have a few MiB. */
+#define CONFIG_BYTES_MAX (16u << 20)
+/* Nodes of a job file, copies made by aliases counted: stops the "billion laughs". */
+#define CONFIG_NODES_MAX (1u << 20)
+/* Nesting of a job file: recursion over the tree is as deep. Ours need six. */
+#define CONFIG_DEPTH_MAX 32u
+
+/* Keys of one map: a job with this many features is not a job for one file. */
+#define CONFIG_KEYS_MAX 16384u
+
+/* A path that a user gives: Linux's PATH_MAX. */
+#define IO_PATH_MAX 4096u
+
+/* What a reader may ask to see at once: the longest record or line. */
+#define STREAM_PEEK_MAX ((size_t)1 << 30)
+/* Bytes a stream reads or inflates at a time: fits the second-level cache. */
+#define STREAM_CHUNK_BYTES ((size_t)256 << 10)
+
+/* The JSON header of a safetensors file; the format's own reader has the same limit. */
+#define SAFETENSORS_HEADER_MAX 100000000u
+/* Tensors in one file: a model has hundreds. */
+#define SAFETENSORS_TENSORS_MAX 1000000u
+
 /* Tables of one store. Models have tens; a table per feature of a wide log, hundreds. */
 #define STORE_TABLES_MAX 4096u
 

@@ -52,8 +52,8 @@ static struct header *map_block(size_t bytes)
     /* The header sits in the last 64 bytes before a huge-page boundary; the caller's part starts on
      * the boundary. The slack in front is never touched, so it costs no memory. */
     const size_t whole = (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES + 2 * HUGE_BYTES;
-    uint8_t *start =
-        mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *start = mmap(NULL, whole, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED) return NULL;
     const uintptr_t boundary =
         ((uintptr_t)start + sizeof(struct header) + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;

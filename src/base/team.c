@@ -14,7 +14,8 @@
 #include "base/mem.h"
 
 /* A round of work is announced by raising `round`, and reported done by lowering `busy` to zero.
- * Both are waited for by a short spin, then a futex; `sleepers` says whether a wake-up is needed. */
+ * Both are waited for by a short spin, then a futex; `sleepers` says whether a wake-up is needed.
+ */
 struct team {
     uint32_t threads_count; /* set at create, then read only */
     uint32_t spins_max;     /* set at create, then read only */
@@ -65,7 +66,8 @@ static void wait_until_not(_Atomic uint32_t *word, uint32_t value, _Atomic uint3
 static void run_share(struct team *team, uint32_t thread)
 {
     const uint64_t parts = team->parts_count;
-    const uint32_t first = (uint32_t)((parts * thread + team->threads_count - 1) / team->threads_count);
+    const uint32_t first =
+        (uint32_t)((parts * thread + team->threads_count - 1) / team->threads_count);
     const uint32_t last =
         (uint32_t)((parts * (thread + 1) + team->threads_count - 1) / team->threads_count);
     for (uint32_t part = first; part < last; part++) team->cb(team->ctx, part, thread);
@@ -108,7 +110,8 @@ int team_create(uint32_t threads_count, struct team **team_out, struct err *err)
     const uint32_t cores = cores_usable();
     if (threads_count == 0) threads_count = cores < TEAM_THREADS_MAX ? cores : TEAM_THREADS_MAX;
     if (threads_count > TEAM_THREADS_MAX) {
-        return err_set(err, SHOAL_ELIMIT, "%u threads, at most %u", threads_count, TEAM_THREADS_MAX);
+        return err_set(err, SHOAL_ELIMIT, "%u threads, at most %u", threads_count,
+                       TEAM_THREADS_MAX);
     }
     struct team *team = mem_alloc(MEM_BASE, sizeof *team);
     if (team == NULL) return err_set(err, SHOAL_ENOMEM, "no memory for a thread team");

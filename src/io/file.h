@@ -25,8 +25,8 @@ int io_list_dir(const char *path, struct io_list *list_out, struct err *err);
 bool io_exists(const char *path);
 int io_size(const char *path, uint64_t *bytes_out, struct err *err);
 int io_make_dirs(const char *path, struct err *err);
-int io_rename(const char *from, const char *to, struct err *err);      /* then fsyncs the folder */
-int io_remove_tree(const char *path, struct err *err);                 /* absent is fine */
+int io_rename(const char *from, const char *to, struct err *err); /* then fsyncs the folder */
+int io_remove_tree(const char *path, struct err *err);            /* absent is fine */
 int io_read_whole(const char *path, size_t bytes_max, char **bytes_out, size_t *count_out,
                   struct err *err); /* NUL added; caller owns (mem_free) */
 int io_write_whole(const char *path, const void *bytes, size_t count, struct err *err); /* atomic */
