@@ -285,21 +285,25 @@ static int on_event(struct builder *b, struct fy_event *event)
 }
 
 /* The parser's own words about what is no YAML. */
-static int fail_by_parser(struct builder *b, struct fy_parser *parser)
+static int fail_by_parser(struct builder *b, struct fy_diag *diag)
 {
-    struct fy_diag *diag = fy_parser_get_diag(parser);
     void *iterator = NULL;
     const struct fy_diag_error *first = fy_diag_errors_iterate(diag, &iterator);
+    if (first == NULL) return fail_at(b, NULL, "not valid YAML", "");
+    /* Its lines and columns count from 1 already. */
+    const struct fy_mark mark = {.line = first->line - 1, .column = first->column - 1};
+    return fail_at(b, &mark, "not valid YAML: ", first->msg);
+}
+
+static int build_by_events(struct builder *b, struct fy_parser *parser, struct fy_diag *diag)
+{
     int rc = 0;
-    if (first == NULL) {
-        rc = fail_at(b, NULL, "not valid YAML", "");
-    } else {
-        /* Its lines and columns count from 1 already. */
-        const struct fy_mark mark = {.line = first->line - 1, .column = first->column - 1};
-        rc = fail_at(b, &mark, "not valid YAML: ", first->msg);
+    struct fy_event *event = NULL;
+    while (rc == 0 && (event = fy_parser_parse(parser)) != NULL) {
+        rc = on_event(b, event);
+        fy_parser_event_free(parser, event);
     }
-    fy_diag_unref(diag);
-    return rc;
+    return rc == 0 && fy_parser_get_stream_error(parser) ? fail_by_parser(b, diag) : rc;
 }
 
 /* Builds the tree of text under b->root. */
@@ -310,21 +314,21 @@ static int build(struct builder *b, const char *text)
         return err_set(b->err, SHOAL_ECONFIG, "%s: %zu bytes, at most %u", b->config->name, count,
                        CONFIG_BYTES_MAX);
     }
-    const struct fy_parse_cfg options = {
-        .search_path = "", .flags = FYPCF_QUIET | FYPCF_COLLECT_DIAG | FYPCF_JSON_NONE};
-    struct fy_parser *parser = fy_parser_create(&options);
-    if (parser == NULL || fy_parser_set_string(parser, text, count) != 0) {
-        fy_parser_destroy(parser);
-        return no_memory(b);
+    struct fy_diag_cfg diag_options;
+    fy_diag_cfg_default(&diag_options);
+    struct fy_diag *diag = fy_diag_create(&diag_options);
+    struct fy_parser *parser = NULL;
+    if (diag != NULL) {
+        fy_diag_set_collect_errors(diag, true); /* rather than printed */
+        const struct fy_parse_cfg options = {
+            .search_path = "", .flags = FYPCF_QUIET | FYPCF_JSON_NONE, .diag = diag};
+        parser = fy_parser_create(&options);
     }
-    int rc = 0;
-    struct fy_event *event = NULL;
-    while (rc == 0 && (event = fy_parser_parse(parser)) != NULL) {
-        rc = on_event(b, event);
-        fy_parser_event_free(parser, event);
-    }
-    if (rc == 0 && fy_parser_get_stream_error(parser)) rc = fail_by_parser(b, parser);
+    const int rc = parser == NULL || fy_parser_set_string(parser, text, count) != 0
+                       ? no_memory(b)
+                       : build_by_events(b, parser, diag);
     fy_parser_destroy(parser);
+    fy_diag_destroy(diag);
     mem_free(b->anchors);
     b->anchors = NULL;
     return rc;
