@@ -72,4 +72,28 @@
  * sums by threshold. */
 #define METRICS_WEIGHT_MAX 4294967296.0f
 
+/* Features of a job and columns they read. Criteo has 40, the widest jobs we know a few hundred. */
+#define DATA_FEATURES_MAX 1024u
+#define DATA_NAME_MAX 128           /* bytes of a feature's name */
+#define DATA_WIDTH_MAX (1u << 20)   /* floats of one numeric feature: an image of 1024 x 1024 */
+#define DATA_EMBED_MAX 4096u        /* floats of one embedding row */
+#define DATA_BUCKETS_MAX STORE_ELEMENTS_MAX /* rows of a fixed table */
+#define DATA_BOUNDARIES_MAX 65536u
+#define DATA_VOCABULARY_MAX (1u << 26) /* words; indices stay in 32 bits with room to spare */
+#define DATA_VOCABULARY_BYTES_MAX ((size_t)4 << 30)
+#define DATA_CROSS_MAX 8u           /* sides of a cross */
+#define DATA_VALUES_MAX (1u << 20)  /* values of one feature in one row */
+#define DATA_CROSSED_MAX (1u << 16) /* values a cross makes of one row: a product grows fast */
+
+/* Records. A payload longer than this is damage, not data. */
+#define DATA_RECORD_BYTES_MAX ((size_t)64 << 20)
+#define DATA_LINE_BYTES_MAX ((size_t)1 << 20) /* of text: a quote left open must not eat the file */
+#define DATA_COLUMNS_MAX 16384u       /* of a csv record */
+#define DATA_DIRECT_ROWS_MAX (1u << 18) /* tables up to this are deduplicated through an array of 1 MiB */
+#define DATA_BATCH_MAX (1u << 20)     /* rows of a batch */
+#define DATA_SHUFFLE_MAX (1u << 28)   /* records of a window */
+#define DATA_INTERLEAVE_MAX 64u       /* files open at once */
+#define DATA_FILES_MAX (1u << 20)
+#define DATA_REPORTS_MAX 5u           /* broken records described one by one; the rest is counted */
+
 #endif

@@ -105,11 +105,10 @@ static bool add_child(struct config *config, struct config_node *parent, struct 
         const size_t capacity = parent->capacity == 0 ? 4 : 2 * parent->capacity;
         struct config_node **grown = config_alloc(config, capacity * sizeof(struct config_node *));
         if (grown == NULL) return false;
-        if (parent->children != NULL) memcpy(grown, parent->children, parent->count * sizeof *grown);
+        if (parent->count > 0) memcpy(grown, parent->children, parent->count * sizeof *grown);
         parent->children = grown;
         parent->capacity = capacity;
     }
-    ASSERT(parent->children != NULL);
     parent->children[parent->count++] = child;
     child->parent = parent;
     return true;
@@ -200,9 +199,8 @@ static int on_alias(struct builder *b, struct fy_token *token, const struct fy_m
 {
     size_t count = 0;
     const char *text = fy_token_get_text(token, &count);
-    if (text == NULL) text = "";
     char name[80];
-    snprintf(name, sizeof name, "%.*s", count < 64 ? (int)count : 64, text);
+    snprintf(name, sizeof name, "%.*s", count < 64 ? (int)count : 64, text == NULL ? "" : text);
     if (wants_key(b)) return fail_at(b, mark, "a key must be plain text, not an alias: *", name);
     const struct config_node *target = NULL;
     for (size_t i = b->anchors_count; i > 0 && target == NULL; i--) {
