@@ -1,49 +1,81 @@
+#include <immintrin.h>
+#include <string.h>
+
 #include "base/rand_kernel.h"
 
-/* Integers only, so every instruction set gives the same bits. Word w of block b is lane b of the
- * array cw: each line below is one vector operation over a group of blocks. */
+/* Integers only, so every instruction set gives the same bits. A 32-bit word of a block sits in the
+ * low half of a 64-bit lane, one lane a block: the multiplication of 32 by 32 to 64 bits then gives
+ * both halves of Philox's product at once, and reads only the low halves of its inputs, so that
+ * what gathers in the high halves never matters until the end. */
+
+#if defined(ISA_avx512)
+typedef __m512i vec;
+#define MUL _mm512_mul_epu32
+#elif defined(ISA_avx2)
+typedef __m256i vec;
+#define MUL _mm256_mul_epu32
+#else
+typedef __m128i vec;
+#define MUL _mm_mul_epu32
+#endif
+
+typedef uint64_t lanes __attribute__((vector_size(sizeof(vec)), may_alias));
+#define LANES (sizeof(vec) / 8)
+#define SETS (RAND_GROUP / LANES < 2 ? 1 : 2) /* in flight together, to hide latency */
 
 #define JOIN2(a, b) a##b
 #define JOIN(a, b) JOIN2(a, b)
 
-static inline uint32_t high(uint32_t a, uint32_t b)
+static inline lanes mul(lanes a, uint64_t b)
 {
-    return (uint32_t)((uint64_t)a * b >> 32);
+    return (lanes)MUL((vec)a, (vec)((lanes){0} + b));
+}
+
+/* SETS * LANES blocks from number `first` on. */
+static inline void fill_sets(uint64_t key, uint64_t step, uint64_t first, uint32_t *out)
+{
+    lanes c0[SETS], c1[SETS], c2[SETS], c3[SETS];
+    for (size_t set = 0; set < SETS; set++) {
+        lanes number;
+        for (size_t lane = 0; lane < LANES; lane++) number[lane] = set * LANES + lane;
+        number += first;
+        c0[set] = number;
+        c1[set] = number >> 32;
+        c2[set] = (lanes){0} + step;
+        c3[set] = c2[set] >> 32;
+    }
+    uint32_t k0 = (uint32_t)key;
+    uint32_t k1 = (uint32_t)(key >> 32);
+    for (int round = 0; round < PHILOX_ROUNDS; round++) {
+        for (size_t set = 0; set < SETS; set++) {
+            const lanes product0 = mul(c0[set], PHILOX_M0);
+            const lanes product1 = mul(c2[set], PHILOX_M1);
+            c0[set] = (product1 >> 32) ^ c1[set] ^ k0;
+            c1[set] = product1;
+            c2[set] = (product0 >> 32) ^ c3[set] ^ k1;
+            c3[set] = product0;
+        }
+        k0 += PHILOX_W0;
+        k1 += PHILOX_W1;
+    }
+    for (size_t set = 0; set < SETS; set++) {
+        uint64_t low[LANES], high[LANES]; /* words 0 and 1, words 2 and 3 of each block */
+        const lanes words01 = (c0[set] & 0xffffffffu) | (c1[set] << 32);
+        const lanes words23 = (c2[set] & 0xffffffffu) | (c3[set] << 32);
+        memcpy(low, &words01, sizeof low);
+        memcpy(high, &words23, sizeof high);
+        for (size_t lane = 0; lane < LANES; lane++, out += 4) {
+            memcpy(out, &low[lane], 8);
+            memcpy(out + 2, &high[lane], 8);
+        }
+    }
 }
 
 void JOIN(rand_fill_, ISA)(uint64_t key, uint64_t step, uint64_t block_first, size_t groups,
                            uint32_t *out)
 {
-    for (size_t group = 0; group < groups; group++, out += 4 * RAND_GROUP) {
-        uint32_t c0[RAND_GROUP], c1[RAND_GROUP], c2[RAND_GROUP], c3[RAND_GROUP];
-        const uint64_t first = block_first + group * RAND_GROUP;
-        for (uint32_t b = 0; b < RAND_GROUP; b++) {
-            c0[b] = (uint32_t)first + b;
-            c1[b] = (uint32_t)(first >> 32) + (c0[b] < b); /* carry */
-            c2[b] = (uint32_t)step;
-            c3[b] = (uint32_t)(step >> 32);
-        }
-        uint32_t k0 = (uint32_t)key;
-        uint32_t k1 = (uint32_t)(key >> 32);
-        for (int round = 0; round < PHILOX_ROUNDS; round++) {
-            for (uint32_t b = 0; b < RAND_GROUP; b++) {
-                const uint32_t high0 = high(PHILOX_M0, c0[b]);
-                const uint32_t high1 = high(PHILOX_M1, c2[b]);
-                const uint32_t low0 = PHILOX_M0 * c0[b];
-                const uint32_t low1 = PHILOX_M1 * c2[b];
-                c0[b] = high1 ^ c1[b] ^ k0;
-                c1[b] = low1;
-                c2[b] = high0 ^ c3[b] ^ k1;
-                c3[b] = low0;
-            }
-            k0 += PHILOX_W0;
-            k1 += PHILOX_W1;
-        }
-        for (uint32_t b = 0; b < RAND_GROUP; b++) {
-            out[4 * b + 0] = c0[b];
-            out[4 * b + 1] = c1[b];
-            out[4 * b + 2] = c2[b];
-            out[4 * b + 3] = c3[b];
-        }
+    const size_t blocks = groups * RAND_GROUP;
+    for (size_t block = 0; block < blocks; block += SETS * LANES, out += 4 * SETS * LANES) {
+        fill_sets(key, step, block_first + block, out);
     }
 }

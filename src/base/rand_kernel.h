@@ -12,7 +12,7 @@
 #define PHILOX_W1 0xBB67AE85u
 #define PHILOX_ROUNDS 10
 
-/* Blocks made together; out gets 4 * RAND_GROUP words. */
+/* Blocks made at least; a group is 4 * RAND_GROUP words. */
 #define RAND_GROUP 16
 
 /* groups * RAND_GROUP blocks from number block_first on. */
