@@ -105,10 +105,12 @@ static bool add_child(struct config *config, struct config_node *parent, struct 
         const size_t capacity = parent->capacity == 0 ? 4 : 2 * parent->capacity;
         struct config_node **grown = config_alloc(config, capacity * sizeof(struct config_node *));
         if (grown == NULL) return false;
-        if (parent->count > 0) memcpy(grown, parent->children, parent->count * sizeof *grown);
+        if (parent->children != NULL)
+            memcpy(grown, parent->children, parent->count * sizeof *grown);
         parent->children = grown;
         parent->capacity = capacity;
     }
+    ASSERT(parent->children != NULL);
     parent->children[parent->count++] = child;
     child->parent = parent;
     return true;
@@ -199,8 +201,9 @@ static int on_alias(struct builder *b, struct fy_token *token, const struct fy_m
 {
     size_t count = 0;
     const char *text = fy_token_get_text(token, &count);
+    if (text == NULL) text = "";
     char name[80];
-    snprintf(name, sizeof name, "%.*s", count < 64 ? (int)count : 64, text == NULL ? "" : text);
+    snprintf(name, sizeof name, "%.*s", count < 64 ? (int)count : 64, text);
     if (wants_key(b)) return fail_at(b, mark, "a key must be plain text, not an alias: *", name);
     const struct config_node *target = NULL;
     for (size_t i = b->anchors_count; i > 0 && target == NULL; i--) {
@@ -263,10 +266,8 @@ static int on_event(struct builder *b, struct fy_event *event)
 {
     const struct fy_mark *mark = fy_event_start_mark(event);
     switch (event->type) {
-    case FYET_SCALAR:
-        return on_scalar(b, event, mark);
-    case FYET_ALIAS:
-        return on_alias(b, event->alias.anchor, mark);
+    case FYET_SCALAR: return on_scalar(b, event, mark);
+    case FYET_ALIAS: return on_alias(b, event->alias.anchor, mark);
     case FYET_MAPPING_START:
         return on_start(b, CONFIG_MAP, event->mapping_start.anchor, event->mapping_start.tag, mark);
     case FYET_SEQUENCE_START:
@@ -279,8 +280,7 @@ static int on_event(struct builder *b, struct fy_event *event)
         return 0;
     case FYET_DOCUMENT_START:
         return b->root == NULL ? 0 : fail_at(b, mark, "a second document", "");
-    default:
-        return 0;
+    default: return 0;
     }
 }
 

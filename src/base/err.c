@@ -22,26 +22,18 @@ static int code_of_errno(int errno_value)
 {
     switch (errno_value) {
     case ENOENT:
-    case ENOTDIR:
-        return SHOAL_ENOENT;
+    case ENOTDIR: return SHOAL_ENOENT;
     case EACCES:
     case EPERM:
-    case EROFS:
-        return SHOAL_EACCES;
-    case EEXIST:
-        return SHOAL_EEXIST;
-    case ENOMEM:
-        return SHOAL_ENOMEM;
+    case EROFS: return SHOAL_EACCES;
+    case EEXIST: return SHOAL_EEXIST;
+    case ENOMEM: return SHOAL_ENOMEM;
     case ENOSPC:
     case EDQUOT:
-    case EFBIG:
-        return SHOAL_ESPACE;
-    case EINTR:
-        return SHOAL_EINTR;
-    case EBUSY:
-        return SHOAL_EBUSY;
-    default:
-        return SHOAL_EIO;
+    case EFBIG: return SHOAL_ESPACE;
+    case EINTR: return SHOAL_EINTR;
+    case EBUSY: return SHOAL_EBUSY;
+    default: return SHOAL_EIO;
     }
 }
 
@@ -79,14 +71,11 @@ int err_wrap(struct err *err, const char *format, ...)
 const char *err_code_text(int code)
 {
     switch (code) {
-    case SHOAL_OK:
-        return "ok";
+    case SHOAL_OK: return "ok";
 #define X(name, value, text)                                                                       \
-    case name:                                                                                     \
-        return text;
+    case name: return text;
         ERR_LIST(X)
 #undef X
-    default:
-        return "unknown error";
+    default: return "unknown error";
     }
 }

@@ -119,14 +119,10 @@ static bool gzip_next_member(struct stream *stream)
 static const char *gzip_error_text(int code)
 {
     switch (code) {
-    case ISAL_INCORRECT_CHECKSUM:
-        return "gzip: the checksum does not fit the data";
-    case ISAL_INVALID_WRAPPER:
-        return "gzip: not a valid header";
-    case ISAL_UNSUPPORTED_METHOD:
-        return "gzip: unknown method";
-    default:
-        return "gzip: damaged";
+    case ISAL_INCORRECT_CHECKSUM: return "gzip: the checksum does not fit the data";
+    case ISAL_INVALID_WRAPPER: return "gzip: not a valid header";
+    case ISAL_UNSUPPORTED_METHOD: return "gzip: unknown method";
+    default: return "gzip: damaged";
     }
 }
 
@@ -215,12 +211,8 @@ static int fill(struct stream *stream, struct err *err)
     uint8_t *end = stream->window + stream->count;
     const size_t room = stream->window_bytes - stream->count;
     switch (stream->kind) {
-    case KIND_GZIP:
-        gzip_fill(stream, end, room);
-        break;
-    case KIND_ZSTD:
-        zstd_fill(stream, end, room);
-        break;
+    case KIND_GZIP: gzip_fill(stream, end, room); break;
+    case KIND_ZSTD: zstd_fill(stream, end, room); break;
     case KIND_PLAIN: {
         const size_t got =
             read_some(stream, end, room < STREAM_CHUNK_BYTES ? room : STREAM_CHUNK_BYTES);
