@@ -139,6 +139,25 @@ bool io_exists(const char *path)
     return path_plain(path, &plain, NULL) == 0 && stat(plain, &status) == 0;
 }
 
+bool io_is_dir(const char *path)
+{
+    const char *plain = NULL;
+    struct stat status;
+    return path_plain(path, &plain, NULL) == 0 && stat(plain, &status) == 0 &&
+           S_ISDIR(status.st_mode);
+}
+
+int io_modified(const char *path, double *secs_out, struct err *err)
+{
+    const char *plain = NULL;
+    const int rc = path_plain(path, &plain, err);
+    if (rc != 0) return rc;
+    struct stat status;
+    if (stat(plain, &status) != 0) return err_set_errno(err, errno, "age of %s", plain);
+    *secs_out = (double)status.st_mtim.tv_sec + (double)status.st_mtim.tv_nsec * 1e-9;
+    return 0;
+}
+
 int io_size(const char *path, uint64_t *bytes_out, struct err *err)
 {
     const char *plain = NULL;

@@ -23,6 +23,9 @@ int io_glob(const char *pattern, struct io_list *list_out, struct err *err);
 int io_list_dir(const char *path, struct io_list *list_out, struct err *err);
 
 bool io_exists(const char *path);
+bool io_is_dir(const char *path);
+/* When it was last written to, in seconds since 1970. */
+int io_modified(const char *path, double *secs_out, struct err *err);
 int io_size(const char *path, uint64_t *bytes_out, struct err *err);
 int io_make_dirs(const char *path, struct err *err);
 int io_rename(const char *from, const char *to, struct err *err); /* then fsyncs the folder */
@@ -42,6 +45,8 @@ void io_lock_release(struct io_lock *lock);
 struct io_writer;
 int io_writer_open(const char *path, struct io_writer **writer_out, struct err *err);
 int io_writer_write(struct io_writer *writer, const void *bytes, size_t count, struct err *err);
+/* Hands what is gathered to the kernel, so that readers of the file see it; no fsync. */
+int io_writer_flush(struct io_writer *writer, struct err *err);
 uint64_t io_writer_bytes(const struct io_writer *writer);
 uint32_t io_writer_crc32c(const struct io_writer *writer);
 int io_writer_close(struct io_writer *writer, struct err *err); /* frees, also on error */

@@ -65,7 +65,7 @@ static int write_all(struct io_writer *writer, const uint8_t *bytes, size_t coun
     return 0;
 }
 
-static int flush(struct io_writer *writer, struct err *err)
+int io_writer_flush(struct io_writer *writer, struct err *err)
 {
     const size_t count = writer->buffered;
     writer->buffered = 0; /* also on error: what could not be written is not tried again */
@@ -76,7 +76,7 @@ int io_writer_write(struct io_writer *writer, const void *bytes, size_t count, s
 {
     int rc = 0;
     writer->crc32c = hash_crc32c(writer->crc32c, bytes, count);
-    if (writer->buffered + count > BUFFER_BYTES) rc = flush(writer, err);
+    if (writer->buffered + count > BUFFER_BYTES) rc = io_writer_flush(writer, err);
     writer->bytes += count;
     if (rc != 0) return rc;
     if (count >= BUFFER_BYTES) return write_all(writer, bytes, count, err);
@@ -97,7 +97,7 @@ uint32_t io_writer_crc32c(const struct io_writer *writer)
 
 int io_writer_close(struct io_writer *writer, struct err *err)
 {
-    int rc = flush(writer, err);
+    int rc = io_writer_flush(writer, err);
     if (rc == 0 && !writer->is_stdout) {
         /* EINVAL and EROFS: not a file that can be synced (a pipe, /dev/full). */
         if (fsync(writer->fd) != 0 && errno != EINVAL && errno != EROFS) {
