@@ -163,7 +163,7 @@ lint:
 
 $(BUILD)/lint/%.ok: %.c $(wildcard src/*/*.h include/*.h tests/*.h) .clang-tidy tools/lint.h
 	@mkdir -p $(@D)
-	$(call say,LINT,$<)clang-tidy --quiet $< -- $(COMPILE) $(if $(filter %/err.c,$<),,-include tools/lint.h) \
+	$(call say,LINT,$<)clang-tidy --quiet $< -- $(COMPILE) $(if $(filter %/err.c %/config.c,$<),,-include tools/lint.h) \
 		$(if $(filter %_isa.c,$<),$(call isa_flags,avx2)) 		2>$@.log || { cat $@.log; exit 1; }
 	@touch $@
 
