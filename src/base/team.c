@@ -113,10 +113,22 @@ static void set_shares(struct team *team, uint32_t parts_count)
     ASSERT(first == parts_count);
 }
 
+/* Parts run with denormal numbers taken as zero: Adam's moments fade into them where gradients stay
+ * zero, and each operation on one costs a hundred ordinary ones. On every thread alike, so that the
+ * bits do not depend on who runs a part. Returns the mode that was in force. */
+static uint32_t flush_denormals(void)
+{
+    enum { FLUSH_TO_ZERO = 0x8000, DENORMALS_ARE_ZERO = 0x0040 };
+    const uint32_t before = _mm_getcsr();
+    _mm_setcsr(before | FLUSH_TO_ZERO | DENORMALS_ARE_ZERO);
+    return before;
+}
+
 static void *thread_main(void *arg)
 {
     const struct start start = *(struct start *)arg;
     mem_free(arg);
+    flush_denormals();
     struct team *team = start.team;
     uint32_t done = 0; /* the round that this thread was in last; the first is 1 */
     for (;;) {
@@ -207,16 +219,18 @@ int team_create(uint32_t threads_count, struct team **team_out, struct err *err)
 
 void team_run(struct team *team, uint32_t parts_count, team_part_cb *cb, void *ctx)
 {
+    const uint32_t mode = flush_denormals(); /* The caller's thread is only lent to us. */
     if (team == NULL || team->threads_count == 1 || parts_count <= 1) {
         for (uint32_t part = 0; part < parts_count; part++) cb(ctx, part, 0);
-        return;
+    } else {
+        team->cb = cb;
+        team->ctx = ctx;
+        set_shares(team, parts_count);
+        open_gate(team);
+        run_shares(team, 0);
+        close_gate(team);
     }
-    team->cb = cb;
-    team->ctx = ctx;
-    set_shares(team, parts_count);
-    open_gate(team);
-    run_shares(team, 0);
-    close_gate(team);
+    _mm_setcsr(mode);
 }
 
 uint32_t team_threads(const struct team *team)

@@ -23,8 +23,9 @@ typedef void team_part_cb(void *ctx, uint32_t part, uint32_t thread);
  * TEAM_THREADS_MAX. */
 int team_create(uint32_t threads_count, struct team **team_out, struct err *err);
 
-/* Runs cb for parts 0 .. parts_count-1. team NULL: all on the calling thread. A round costs about a
- * microsecond: a part is worth it from some ten thousand operations up. */
+/* Runs cb for parts 0 .. parts_count-1, with denormal numbers taken as zero. team NULL: all on the
+ * calling thread. A round costs about a microsecond: a part is worth it from some ten thousand
+ * operations up. */
 void team_run(struct team *team, uint32_t parts_count, team_part_cb *cb, void *ctx);
 
 uint32_t team_threads(const struct team *team); /* NULL: 1. */

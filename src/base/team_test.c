@@ -187,3 +187,24 @@ TEST(create_survives_every_failed_allocation)
         CHECK_INT(mem_bytes_total(), bytes);
     }
 }
+
+static void halve_smallest(void *ctx, uint32_t part, uint32_t thread)
+{
+    (void)thread;
+    volatile float smallest = 1.17549435e-38f; /* FLT_MIN: half of it is denormal */
+    ((float *)ctx)[part] = smallest * 0.5f;
+}
+
+/* Denormal results are zero on every thread of a team, and the caller's own mode is left alone. */
+TEST(denormals_are_flushed_while_parts_run)
+{
+    float got[64];
+    for (uint32_t threads = 1; threads <= 3; threads++) {
+        struct team *team = make_team(threads);
+        team_run(team, 64, halve_smallest, got);
+        for (int i = 0; i < 64; i++) CHECK(got[i] == 0.0f);
+        team_destroy(team);
+    }
+    halve_smallest(got, 0, 0);
+    CHECK(got[0] != 0.0f);
+}
