@@ -96,4 +96,14 @@
 #define DATA_FILES_MAX (1u << 20)
 #define DATA_REPORTS_MAX 5u           /* broken records described one by one; the rest is counted */
 
+/* A checkpoint: its manifest (a line of 200 bytes per table, as many per shard), its files, what one
+ * file holds before the next is begun (a good size to copy and to verify), names in it. */
+#define CHECKPOINT_MANIFEST_BYTES_MAX ((size_t)256 << 20)
+#define CHECKPOINT_FILES_MAX 1000000u
+#define CHECKPOINT_FILE_BYTES ((uint64_t)256 << 20)
+#define CHECKPOINT_NAME_MAX 1024u
+
+/* Bytes of a tag in an event file: names of curves are short. */
+#define EVENTS_TAG_MAX 512u
+
 #endif
