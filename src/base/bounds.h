@@ -105,5 +105,16 @@
 
 /* Bytes of a tag in an event file: names of curves are short. */
 #define EVENTS_TAG_MAX 512u
+/* A graph. Nodes: a model of a thousand features with its gradient has some ten thousand. Inputs of
+ * one node: a concat of all features. Columns: a parameter's width, a concat's. Elements of one
+ * parameter: what a 32-bit count of floats holds. Names as long as a tensor's path may be. */
+#define GRAPH_NODES_MAX (1u << 18)
+#define GRAPH_INPUTS_MAX (1u << 14)
+#define GRAPH_COLS_MAX (1u << 20)
+#define GRAPH_FIXED_ROWS_MAX (1u << 24)
+#define GRAPH_PARAM_ELEMENTS_MAX (1u << 30)
+#define GRAPH_FEATURES_MAX (1u << 14)
+#define GRAPH_NAME_BYTES_MAX 255u
+#define GRAPH_DEVICES_MAX 1024u
 
 #endif

@@ -23,6 +23,8 @@
 #include "graph/graph.h"
 #include "tensor/batch.h"
 
+#define EXEC_CHUNK_ROWS 64u /* fixed: it is part of what the bits of a sum depend on */
+
 struct exec;
 
 struct exec_opts {
@@ -79,8 +81,5 @@ struct exec_value exec_table_grad(const struct exec *exec, uint32_t table);
  * `per_row` for each ragged feature. */
 double exec_flops(const struct exec *exec, uint32_t rows, double per_row);
 size_t exec_bytes(const struct exec *exec); /* memory now held */
-
-/* A line per stage and node: op, name, shape, where it lies. For people. Caller owns (mem_free). */
-char *exec_describe(const struct exec *exec);
 
 #endif

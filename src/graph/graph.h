@@ -5,7 +5,7 @@
  *
  *     graph_id x = graph_numeric(g, 0, 784);
  *     graph_id w = graph_param(g, "output/weight", 784, 10, init_glorot_uniform(784, 10));
- *     graph_id b = graph_param(g, "output/bias", 1, 10, init_constant(0));
+ *     graph_id b = graph_vector(g, "output/bias", 10, init_constant(0));
  *     graph_id loss = graph_softmax_loss(g, graph_dense(g, x, w, b, GRAPH_LINEAR), graph_label(g),
  *                                        graph_weight(g));
  *     if (graph_differentiate(g, loss, err) != 0) ...
@@ -67,6 +67,8 @@ graph_id graph_name(struct graph *graph, graph_id node, const char *name);
  * the same name is an error. */
 graph_id graph_param(struct graph *graph, const char *name, uint32_t rows, uint32_t cols,
                      struct init init);
+graph_id graph_vector(struct graph *graph, const char *name, uint32_t cols,
+                      struct init init); /* a bias: 1 x cols here, one dimension in checkpoints */
 /* The rows of an embedding table that a batch needs: unique keys x dim. Several tables may share a
  * key list (batch.tables[keys]): the wide and the deep part of one feature. */
 graph_id graph_table(struct graph *graph, const char *name, uint32_t keys, uint32_t dim,
@@ -136,7 +138,7 @@ graph_id graph_table_grad(const struct graph *graph, uint32_t table);
 struct graph_variable {
     const char *name;
     graph_id node;
-    uint32_t rows; /* parameter: rows; table: its key list */
+    uint32_t rows; /* parameter: rows, 0: a vector of cols; table: its key list */
     uint32_t cols;
     struct init init;
 };
@@ -147,7 +149,7 @@ const struct graph_variable *graph_table_at(const struct graph *graph, uint32_t 
 uint32_t graph_nodes_count(const struct graph *graph); /* nodes are 1 .. count */
 struct graph_shape graph_shape_of(const struct graph *graph, graph_id node);
 const char *graph_op_name(const struct graph *graph, graph_id node);   /* "dense" */
-const char *graph_name_of(const struct graph *graph, graph_id node);   /* "dense_12" if unnamed */
+const char *graph_name_of(const struct graph *graph, graph_id node);   /* its op if unnamed */
 const char *graph_device_of(const struct graph *graph, graph_id node);
 graph_id graph_find(const struct graph *graph, const char *name);      /* GRAPH_NONE: no such node */
 
