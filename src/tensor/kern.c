@@ -2,10 +2,19 @@
 
 #include "base/assert.h"
 
+extern const struct kern kern_plain;
+extern const struct kern kern_avx2;
+extern const struct kern kern_avx512;
+
 const struct kern *kern_get(enum cpu_isa isa)
 {
+    static const struct kern *const tables[CPU_ISA_COUNT] = {
+        [CPU_PLAIN] = &kern_plain,
+        [CPU_AVX2] = &kern_avx2,
+        [CPU_AVX512] = &kern_avx512,
+    };
     ASSERT(isa < CPU_ISA_COUNT);
-    return &kern_ref;
+    return tables[isa];
 }
 
 const struct kern *kern_default(void)
@@ -29,7 +38,7 @@ size_t kern_attn_scratch_count(const struct kern_attn *attn)
     const size_t e = (attn->e + 15) / 16 * 16;
     const size_t a0 = (attn->a0 + 15) / 16 * 16;
     const size_t a1 = (attn->a1 + 15) / 16 * 16;
-    return 16 * e * a0 + 8 * a0 * a1 + 64 * (e + a0 + a1) + 256;
+    return 12 * e * a0 + a0 * a1 + 64 * a0 + e + 2 * a1;
 }
 
 /* A tile keeps one core busy for some 50 to 100 us on large products and shares its panels of A and

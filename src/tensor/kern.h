@@ -112,8 +112,8 @@ size_t kern_attn_scratch_count(const struct kern_attn *attn);
 struct kern_attn_grad {
     const float *dout; /* (b,e) */
     size_t lddout;
-    const float *save; /* what forward kept */
-    float *dhistory;   /* (occurrences,e), overwritten for the rows asked for */
+    float *save;     /* what forward kept; overwritten for the rows asked for */
+    float *dhistory; /* (occurrences,e), overwritten for the rows asked for */
     size_t lddhistory;
     float *dtarget; /* (b,e), overwritten or added to */
     size_t lddtarget;

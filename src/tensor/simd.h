@@ -1,0 +1,725 @@
+/* simd is the small vocabulary that kernels (*_isa.c) are written in, once for all instruction
+ * sets: `vf` is a vector of VF float32, `vm` a comparison's answer per lane. Included only by files
+ * that the build compiles once per instruction set, with ISA and ISA_<name> defined.
+ *
+ *           VF   registers   multiply-add
+ *   avx512  16   32          fused
+ *   avx2     8   16          fused
+ *   plain    4   16          SSE2, multiply then add
+ *
+ * Partial vectors: vf_loadn and vf_storen touch only the first n lanes in memory, n in 1..VF;
+ * lanes that were not loaded are 0. Sums over lanes are in one fixed order.
+ *
+ * vf_exp, vf_log, vf_sigmoid, vf_softplus_tail, vf_tanh are within 2 units in the last place. */
+#ifndef SHOAL_TENSOR_SIMD_H
+#define SHOAL_TENSOR_SIMD_H
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ISA_PASTE(name, isa) name##_##isa
+#define ISA_EXPAND(name, isa) ISA_PASTE(name, isa)
+#define ISA_NAME(name) ISA_EXPAND(name, ISA) /* gemm -> gemm_avx2 */
+
+#define INLINE static inline __attribute__((always_inline, unused))
+
+#if defined(ISA_avx512)
+
+#define VF 16
+typedef __m512 vf;
+typedef __m512i vi;
+typedef __mmask16 vm;
+
+INLINE __mmask16 lanes(size_t n)
+{
+    return (__mmask16)_bzhi_u32(0xffff, (uint32_t)n);
+}
+INLINE vf vf_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+INLINE vf vf_loadn(const float *p, size_t n)
+{
+    return _mm512_maskz_loadu_ps(lanes(n), p);
+}
+INLINE void vf_store(float *p, vf x)
+{
+    _mm512_storeu_ps(p, x);
+}
+INLINE void vf_storen(float *p, vf x, size_t n)
+{
+    _mm512_mask_storeu_ps(p, lanes(n), x);
+}
+INLINE vf vf_set(float x)
+{
+    return _mm512_set1_ps(x);
+}
+INLINE vf vf_add(vf a, vf b)
+{
+    return _mm512_add_ps(a, b);
+}
+INLINE vf vf_sub(vf a, vf b)
+{
+    return _mm512_sub_ps(a, b);
+}
+INLINE vf vf_mul(vf a, vf b)
+{
+    return _mm512_mul_ps(a, b);
+}
+INLINE vf vf_div(vf a, vf b)
+{
+    return _mm512_div_ps(a, b);
+}
+INLINE vf vf_fma(vf a, vf b, vf c) /* a b + c */
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+INLINE vf vf_fnma(vf a, vf b, vf c) /* c - a b */
+{
+    return _mm512_fnmadd_ps(a, b, c);
+}
+INLINE vf vf_max(vf a, vf b) /* b when a is NaN or both are 0 */
+{
+    return _mm512_max_ps(a, b);
+}
+INLINE vf vf_min(vf a, vf b)
+{
+    return _mm512_min_ps(a, b);
+}
+INLINE vf vf_sqrt(vf a)
+{
+    return _mm512_sqrt_ps(a);
+}
+INLINE vm vf_gt(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+}
+INLINE vm vf_ge(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ);
+}
+INLINE vf vf_select(vm m, vf a, vf b) /* m ? a : b */
+{
+    return _mm512_mask_blend_ps(m, b, a);
+}
+INLINE vf vf_keep(vm m, vf a) /* m ? a : 0 */
+{
+    return _mm512_maskz_mov_ps(m, a);
+}
+INLINE uint32_t vm_bits(vm m)
+{
+    return m;
+}
+INLINE vm vm_from_bits(uint32_t bits)
+{
+    return (vm)bits;
+}
+INLINE vi vf_bits(vf a)
+{
+    return _mm512_castps_si512(a);
+}
+INLINE vf vi_float(vi a) /* the same bits */
+{
+    return _mm512_castsi512_ps(a);
+}
+INLINE vi vi_set(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+INLINE vi vi_load(const void *p)
+{
+    return _mm512_loadu_si512(p);
+}
+INLINE void vi_store(void *p, vi a)
+{
+    _mm512_storeu_si512(p, a);
+}
+INLINE vi vi_add(vi a, vi b)
+{
+    return _mm512_add_epi32(a, b);
+}
+INLINE vi vi_sub(vi a, vi b)
+{
+    return _mm512_sub_epi32(a, b);
+}
+INLINE vi vi_and(vi a, vi b)
+{
+    return _mm512_and_si512(a, b);
+}
+INLINE vi vi_or(vi a, vi b)
+{
+    return _mm512_or_si512(a, b);
+}
+INLINE vi vi_xor(vi a, vi b)
+{
+    return _mm512_xor_si512(a, b);
+}
+#define vi_shl(a, n) _mm512_slli_epi32((a), (n))
+#define vi_shr(a, n) _mm512_srai_epi32((a), (n))
+#define vi_shru(a, n) _mm512_srli_epi32((a), (n))
+INLINE vf vi_to_float(vi a) /* converted */
+{
+    return _mm512_cvtepi32_ps(a);
+}
+INLINE vi vf_round(vf a) /* to the nearest integer */
+{
+    return _mm512_cvtps_epi32(a);
+}
+/* 32 x 32 -> 64 bit products of the even lanes, and of the odd ones. */
+INLINE vi vi_mul_even(vi a, vi b)
+{
+    return _mm512_mul_epu32(a, b);
+}
+INLINE vi vi_odd(vi a)
+{
+    return _mm512_srli_epi64(a, 32);
+}
+/* Even lanes from a, odd lanes from b. */
+INLINE vi vi_blend_odd(vi a, vi b)
+{
+    return _mm512_mask_blend_epi32(0xaaaa, a, b);
+}
+INLINE vi vi_shl_to_odd(vi a)
+{
+    return _mm512_slli_epi64(a, 32);
+}
+INLINE vi vi_index(void)
+{
+    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+INLINE float vf_sum(vf a)
+{
+    __m256 x = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 y = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    y = _mm_add_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
+}
+INLINE float vf_max_lanes(vf a)
+{
+    return _mm512_reduce_max_ps(a);
+}
+
+/* r[i] becomes column i of the square that the vectors were rows of. */
+INLINE void vf_transpose(vf r[16])
+{
+    __m512 t[16];
+    for (int i = 0; i < 16; i += 4) { /* 4 x 4 squares within the 128-bit quarters */
+        const __m512 a = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        const __m512 b = _mm512_unpackhi_ps(r[i], r[i + 1]);
+        const __m512 c = _mm512_unpacklo_ps(r[i + 2], r[i + 3]);
+        const __m512 d = _mm512_unpackhi_ps(r[i + 2], r[i + 3]);
+        t[i] = _mm512_shuffle_ps(a, c, 0x44);
+        t[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
+        t[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
+        t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
+    }
+    for (int i = 0; i < 4; i++) { /* then the quarters as a 4 x 4 square */
+        const __m512 a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x88);
+        const __m512 b = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xdd);
+        const __m512 c = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x88);
+        const __m512 d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xdd);
+        r[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+        r[i + 8] = _mm512_shuffle_f32x4(a, c, 0xdd);
+        r[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
+        r[i + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+    }
+}
+
+#elif defined(ISA_avx2)
+
+#define VF 8
+typedef __m256 vf;
+typedef __m256i vi;
+typedef __m256 vm;
+
+INLINE __m256i lanes(size_t n)
+{
+    static const int32_t ones[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    return _mm256_loadu_si256((const __m256i *)(ones + 8 - n));
+}
+INLINE vf vf_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+INLINE vf vf_loadn(const float *p, size_t n)
+{
+    return _mm256_maskload_ps(p, lanes(n));
+}
+INLINE void vf_store(float *p, vf x)
+{
+    _mm256_storeu_ps(p, x);
+}
+INLINE void vf_storen(float *p, vf x, size_t n)
+{
+    _mm256_maskstore_ps(p, lanes(n), x);
+}
+INLINE vf vf_set(float x)
+{
+    return _mm256_set1_ps(x);
+}
+INLINE vf vf_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+INLINE vf vf_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+INLINE vf vf_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+INLINE vf vf_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+INLINE vf vf_fma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+INLINE vf vf_fnma(vf a, vf b, vf c)
+{
+    return _mm256_fnmadd_ps(a, b, c);
+}
+INLINE vf vf_max(vf a, vf b)
+{
+    return _mm256_max_ps(a, b);
+}
+INLINE vf vf_min(vf a, vf b)
+{
+    return _mm256_min_ps(a, b);
+}
+INLINE vf vf_sqrt(vf a)
+{
+    return _mm256_sqrt_ps(a);
+}
+INLINE vm vf_gt(vf a, vf b)
+{
+    return _mm256_cmp_ps(a, b, _CMP_GT_OQ);
+}
+INLINE vm vf_ge(vf a, vf b)
+{
+    return _mm256_cmp_ps(a, b, _CMP_GE_OQ);
+}
+INLINE vf vf_select(vm m, vf a, vf b)
+{
+    return _mm256_blendv_ps(b, a, m);
+}
+INLINE vf vf_keep(vm m, vf a)
+{
+    return _mm256_and_ps(m, a);
+}
+INLINE uint32_t vm_bits(vm m)
+{
+    return (uint32_t)_mm256_movemask_ps(m);
+}
+INLINE vm vm_from_bits(uint32_t bits)
+{
+    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    return _mm256_castsi256_ps(
+        _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int32_t)bits), bit), bit));
+}
+INLINE vi vf_bits(vf a)
+{
+    return _mm256_castps_si256(a);
+}
+INLINE vf vi_float(vi a)
+{
+    return _mm256_castsi256_ps(a);
+}
+INLINE vi vi_set(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+INLINE vi vi_load(const void *p)
+{
+    return _mm256_loadu_si256(p);
+}
+INLINE void vi_store(void *p, vi a)
+{
+    _mm256_storeu_si256(p, a);
+}
+INLINE vi vi_add(vi a, vi b)
+{
+    return _mm256_add_epi32(a, b);
+}
+INLINE vi vi_sub(vi a, vi b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+INLINE vi vi_and(vi a, vi b)
+{
+    return _mm256_and_si256(a, b);
+}
+INLINE vi vi_or(vi a, vi b)
+{
+    return _mm256_or_si256(a, b);
+}
+INLINE vi vi_xor(vi a, vi b)
+{
+    return _mm256_xor_si256(a, b);
+}
+#define vi_shl(a, n) _mm256_slli_epi32((a), (n))
+#define vi_shr(a, n) _mm256_srai_epi32((a), (n))
+#define vi_shru(a, n) _mm256_srli_epi32((a), (n))
+INLINE vf vi_to_float(vi a)
+{
+    return _mm256_cvtepi32_ps(a);
+}
+INLINE vi vf_round(vf a)
+{
+    return _mm256_cvtps_epi32(a);
+}
+INLINE vi vi_mul_even(vi a, vi b)
+{
+    return _mm256_mul_epu32(a, b);
+}
+INLINE vi vi_odd(vi a)
+{
+    return _mm256_srli_epi64(a, 32);
+}
+INLINE vi vi_blend_odd(vi a, vi b)
+{
+    return _mm256_blend_epi32(a, b, 0xaa);
+}
+INLINE vi vi_shl_to_odd(vi a)
+{
+    return _mm256_slli_epi64(a, 32);
+}
+INLINE vi vi_index(void)
+{
+    return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+}
+INLINE float vf_sum(vf a)
+{
+    __m128 y = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    y = _mm_add_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
+}
+INLINE float vf_max_lanes(vf a)
+{
+    __m128 y = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    y = _mm_max_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
+}
+
+INLINE void vf_transpose(vf r[8])
+{
+    __m256 t[8];
+    for (int i = 0; i < 8; i += 4) {
+        const __m256 a = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        const __m256 b = _mm256_unpackhi_ps(r[i], r[i + 1]);
+        const __m256 c = _mm256_unpacklo_ps(r[i + 2], r[i + 3]);
+        const __m256 d = _mm256_unpackhi_ps(r[i + 2], r[i + 3]);
+        t[i] = _mm256_shuffle_ps(a, c, 0x44);
+        t[i + 1] = _mm256_shuffle_ps(a, c, 0xee);
+        t[i + 2] = _mm256_shuffle_ps(b, d, 0x44);
+        t[i + 3] = _mm256_shuffle_ps(b, d, 0xee);
+    }
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x20);
+        r[i + 4] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x31);
+    }
+}
+
+#else
+
+#define VF 4
+typedef __m128 vf;
+typedef __m128i vi;
+typedef __m128 vm;
+
+INLINE vf vf_load(const float *p)
+{
+    return _mm_loadu_ps(p);
+}
+INLINE vf vf_loadn(const float *p, size_t n)
+{
+    float part[4] = {0};
+    for (size_t i = 0; i < n; i++) part[i] = p[i];
+    return _mm_loadu_ps(part);
+}
+INLINE void vf_store(float *p, vf x)
+{
+    _mm_storeu_ps(p, x);
+}
+INLINE void vf_storen(float *p, vf x, size_t n)
+{
+    float part[4];
+    _mm_storeu_ps(part, x);
+    for (size_t i = 0; i < n; i++) p[i] = part[i];
+}
+INLINE vf vf_set(float x)
+{
+    return _mm_set1_ps(x);
+}
+INLINE vf vf_add(vf a, vf b)
+{
+    return _mm_add_ps(a, b);
+}
+INLINE vf vf_sub(vf a, vf b)
+{
+    return _mm_sub_ps(a, b);
+}
+INLINE vf vf_mul(vf a, vf b)
+{
+    return _mm_mul_ps(a, b);
+}
+INLINE vf vf_div(vf a, vf b)
+{
+    return _mm_div_ps(a, b);
+}
+INLINE vf vf_fma(vf a, vf b, vf c)
+{
+    return _mm_add_ps(_mm_mul_ps(a, b), c);
+}
+INLINE vf vf_fnma(vf a, vf b, vf c)
+{
+    return _mm_sub_ps(c, _mm_mul_ps(a, b));
+}
+INLINE vf vf_max(vf a, vf b)
+{
+    return _mm_max_ps(a, b);
+}
+INLINE vf vf_min(vf a, vf b)
+{
+    return _mm_min_ps(a, b);
+}
+INLINE vf vf_sqrt(vf a)
+{
+    return _mm_sqrt_ps(a);
+}
+INLINE vm vf_gt(vf a, vf b)
+{
+    return _mm_cmpgt_ps(a, b);
+}
+INLINE vm vf_ge(vf a, vf b)
+{
+    return _mm_cmpge_ps(a, b);
+}
+INLINE vf vf_select(vm m, vf a, vf b)
+{
+    return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
+}
+INLINE vf vf_keep(vm m, vf a)
+{
+    return _mm_and_ps(m, a);
+}
+INLINE uint32_t vm_bits(vm m)
+{
+    return (uint32_t)_mm_movemask_ps(m);
+}
+INLINE vm vm_from_bits(uint32_t bits)
+{
+    const __m128i bit = _mm_setr_epi32(1, 2, 4, 8);
+    return _mm_castsi128_ps(
+        _mm_cmpeq_epi32(_mm_and_si128(_mm_set1_epi32((int32_t)bits), bit), bit));
+}
+INLINE vi vf_bits(vf a)
+{
+    return _mm_castps_si128(a);
+}
+INLINE vf vi_float(vi a)
+{
+    return _mm_castsi128_ps(a);
+}
+INLINE vi vi_set(int32_t x)
+{
+    return _mm_set1_epi32(x);
+}
+INLINE vi vi_load(const void *p)
+{
+    return _mm_loadu_si128(p);
+}
+INLINE void vi_store(void *p, vi a)
+{
+    _mm_storeu_si128(p, a);
+}
+INLINE vi vi_add(vi a, vi b)
+{
+    return _mm_add_epi32(a, b);
+}
+INLINE vi vi_sub(vi a, vi b)
+{
+    return _mm_sub_epi32(a, b);
+}
+INLINE vi vi_and(vi a, vi b)
+{
+    return _mm_and_si128(a, b);
+}
+INLINE vi vi_or(vi a, vi b)
+{
+    return _mm_or_si128(a, b);
+}
+INLINE vi vi_xor(vi a, vi b)
+{
+    return _mm_xor_si128(a, b);
+}
+#define vi_shl(a, n) _mm_slli_epi32((a), (n))
+#define vi_shr(a, n) _mm_srai_epi32((a), (n))
+#define vi_shru(a, n) _mm_srli_epi32((a), (n))
+INLINE vf vi_to_float(vi a)
+{
+    return _mm_cvtepi32_ps(a);
+}
+INLINE vi vf_round(vf a)
+{
+    return _mm_cvtps_epi32(a);
+}
+INLINE vi vi_mul_even(vi a, vi b)
+{
+    return _mm_mul_epu32(a, b);
+}
+INLINE vi vi_odd(vi a)
+{
+    return _mm_srli_epi64(a, 32);
+}
+INLINE vi vi_blend_odd(vi a, vi b)
+{
+    const vi odd = _mm_setr_epi32(0, -1, 0, -1);
+    return _mm_or_si128(_mm_andnot_si128(odd, a), _mm_and_si128(odd, b));
+}
+INLINE vi vi_shl_to_odd(vi a)
+{
+    return _mm_slli_epi64(a, 32);
+}
+INLINE vi vi_index(void)
+{
+    return _mm_setr_epi32(0, 1, 2, 3);
+}
+INLINE float vf_sum(vf a)
+{
+    a = _mm_add_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_add_ss(a, _mm_shuffle_ps(a, a, 1)));
+}
+INLINE float vf_max_lanes(vf a)
+{
+    a = _mm_max_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps(a, a, 1)));
+}
+
+INLINE void vf_transpose(vf r[4])
+{
+    _MM_TRANSPOSE4_PS(r[0], r[1], r[2], r[3]);
+}
+
+#endif
+
+INLINE vf vf_zero(void)
+{
+    return vf_set(0.0f);
+}
+/* n lanes, n from 1 to VF: whole vectors by the plain instructions. */
+INLINE vf vf_load_tail(const float *p, size_t n)
+{
+    return n >= VF ? vf_load(p) : vf_loadn(p, n);
+}
+INLINE void vf_store_tail(float *p, vf x, size_t n)
+{
+    if (n >= VF) {
+        vf_store(p, x);
+    } else {
+        vf_storen(p, x, n);
+    }
+}
+/* for (i = 0; i < n; i += VF), with k = n - i for the _tail forms. */
+#define FOR_LANES(i, k, n) for (size_t i = 0, k = (n); i < (n); i += VF, k -= VF)
+
+INLINE vf vf_abs(vf a)
+{
+    return vi_float(vi_and(vf_bits(a), vi_set(0x7fffffff)));
+}
+/* |a| with the sign of b; a is not negative. */
+INLINE vf vf_with_sign(vf a, vf b)
+{
+    return vi_float(vi_or(vf_bits(a), vi_and(vf_bits(b), vi_set((int32_t)0x80000000))));
+}
+
+/* e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln 2 / 2. ln 2 is taken away in two parts so that r is
+ * exact enough, then e^r by its minimax polynomial of degree 6. 2^n goes in two factors, so that
+ * results below the smallest normal number come out right. */
+INLINE vf vf_exp(vf x)
+{
+    const vm nan = vf_ge(x, x); /* false where x is NaN */
+    const vf c = vf_min(vf_max(x, vf_set(-104.0f)), vf_set(89.0f));
+    const vi n = vf_round(vf_mul(c, vf_set(1.44269504088896341f)));
+    const vf nf = vi_to_float(n);
+    vf r = vf_fnma(nf, vf_set(0.693145751953125f), c);
+    r = vf_fnma(nf, vf_set(1.42860682030941723e-6f), r);
+    vf p = vf_set(1.37805939e-3f);
+    p = vf_fma(p, r, vf_set(8.37312452e-3f));
+    p = vf_fma(p, r, vf_set(4.16695364e-2f));
+    p = vf_fma(p, r, vf_set(1.66664720e-1f));
+    p = vf_fma(p, r, vf_set(4.99999851e-1f));
+    p = vf_fma(vf_mul(r, r), p, r);
+    p = vf_add(p, vf_set(1.0f));
+    const vi half = vi_shr(n, 1);
+    const vi bias = vi_set(127);
+    const vf s0 = vi_float(vi_shl(vi_add(half, bias), 23));
+    const vf s1 = vi_float(vi_shl(vi_add(vi_sub(n, half), bias), 23));
+    return vf_select(nan, vf_mul(vf_mul(p, s0), s1), x);
+}
+
+/* log(x) = n ln 2 + log(m), m in [sqrt(1/2), sqrt(2)). x must be a positive, normal number or 0
+ * (-infinity), infinity or NaN; what is below the normal numbers is taken as the smallest of them.
+ */
+INLINE vf vf_log(vf x)
+{
+    const vf c = vf_max(x, vf_set(1.17549435e-38f));
+    const vi bits = vi_sub(vf_bits(c), vi_set(0x3f3504f3));
+    const vf n = vi_to_float(vi_shr(bits, 23));
+    const vf m = vi_float(vi_add(vi_and(bits, vi_set(0x007fffff)), vi_set(0x3f3504f3)));
+    const vf f = vf_sub(m, vf_set(1.0f));
+    vf p = vf_set(7.0376836292e-2f);
+    p = vf_fma(p, f, vf_set(-1.1514610310e-1f));
+    p = vf_fma(p, f, vf_set(1.1676998740e-1f));
+    p = vf_fma(p, f, vf_set(-1.2420140846e-1f));
+    p = vf_fma(p, f, vf_set(1.4249322787e-1f));
+    p = vf_fma(p, f, vf_set(-1.6668057665e-1f));
+    p = vf_fma(p, f, vf_set(2.0000714765e-1f));
+    p = vf_fma(p, f, vf_set(-2.4999993993e-1f));
+    p = vf_fma(p, f, vf_set(3.3333331174e-1f));
+    const vf f2 = vf_mul(f, f);
+    vf y = vf_mul(vf_mul(p, f), f2);
+    y = vf_fma(n, vf_set(-2.12194440e-4f), y);
+    y = vf_fnma(vf_set(0.5f), f2, y);
+    vf r = vf_fma(n, vf_set(0.693359375f), vf_add(f, y));
+    r = vf_select(vf_gt(x, vf_zero()), r, vf_set(-__builtin_inff()));
+    r = vf_select(vf_gt(vf_set(__builtin_inff()), x), r, x); /* infinity and NaN */
+    return r;
+}
+
+/* Both from e^-|x|, which never overflows. */
+INLINE vf vf_sigmoid(vf x)
+{
+    const vf e = vf_exp(vf_sub(vf_zero(), vf_abs(x)));
+    const vf top = vf_select(vf_ge(x, vf_zero()), vf_set(1.0f), e);
+    return vf_div(top, vf_add(vf_set(1.0f), e));
+}
+/* log(1 + e^-|x|): softplus(x) without its max(x, 0). With u the power, y = 1 + u as rounded, it is
+ * log(y) plus what rounding lost, (u - (y - 1)) / y. */
+INLINE vf vf_softplus_tail(vf x)
+{
+    const vf one = vf_set(1.0f);
+    const vf u = vf_exp(vf_sub(vf_zero(), vf_abs(x)));
+    const vf y = vf_add(one, u);
+    return vf_add(vf_log(y), vf_div(vf_sub(u, vf_sub(y, one)), y));
+}
+/* A polynomial near 0, where 1 - 2 / (e^2x + 1) would cancel. */
+INLINE vf vf_tanh(vf x)
+{
+    const vf a = vf_abs(x);
+    const vf z = vf_mul(x, x);
+    vf p = vf_set(-5.70498872745e-3f);
+    p = vf_fma(p, z, vf_set(2.06390887954e-2f));
+    p = vf_fma(p, z, vf_set(-5.37397155531e-2f));
+    p = vf_fma(p, z, vf_set(1.33314422036e-1f));
+    p = vf_fma(p, z, vf_set(-3.33332819422e-1f));
+    const vf small = vf_fma(vf_mul(p, z), x, x);
+    const vf e = vf_exp(vf_add(a, a));
+    const vf big = vf_sub(vf_set(1.0f), vf_div(vf_set(2.0f), vf_add(e, vf_set(1.0f))));
+    return vf_select(vf_gt(vf_set(0.625f), a), small, vf_with_sign(big, x));
+}
+
+#endif
