@@ -147,7 +147,7 @@ static int open_labels(struct data_frame *frame, const char *images, struct err 
         if (gz != NULL && gz[3] == '\0') {
             *gz = '\0';
         } else {
-            strcat(path, ".gz");
+            memcpy(path + strlen(path), ".gz", sizeof ".gz");
         }
     }
     if (!io_exists(path) && frame->opts.labels_optional) return 0;

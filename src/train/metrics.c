@@ -290,7 +290,7 @@ static int add_row(struct metrics *metrics, const struct metrics_batch *batch, u
     case METRICS_CLASSES: return add_classes(metrics, batch, row, weight, err);
     case METRICS_REGRESSION: return add_regression(metrics, batch, row, weight, err);
     }
-    ASSERT(!"a known task");
+    ASSERT(false); /* No other task is made. */
     return 0;
 }
 
