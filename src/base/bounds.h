@@ -13,6 +13,8 @@
 /* Nesting of a job file: recursion over the tree is as deep. Ours need six. */
 #define CONFIG_DEPTH_MAX 32u
 
+/* Anchors of one job file: a hundred would be odd. */
+#define CONFIG_ANCHORS_MAX 1024u
 /* Keys of one map: a job with this many features is not a job for one file. */
 #define CONFIG_KEYS_MAX 16384u
 
@@ -74,9 +76,9 @@
 
 /* Features of a job and columns they read. Criteo has 40, the widest jobs we know a few hundred. */
 #define DATA_FEATURES_MAX 1024u
-#define DATA_NAME_MAX 128           /* bytes of a feature's name */
-#define DATA_WIDTH_MAX (1u << 20)   /* floats of one numeric feature: an image of 1024 x 1024 */
-#define DATA_EMBED_MAX 4096u        /* floats of one embedding row */
+#define DATA_NAME_MAX 128         /* bytes of a feature's name */
+#define DATA_WIDTH_MAX (1u << 20) /* floats of one numeric feature: an image of 1024 x 1024 */
+#define DATA_EMBED_MAX 4096u      /* floats of one embedding row */
 #define DATA_BUCKETS_MAX STORE_ELEMENTS_MAX /* rows of a fixed table */
 #define DATA_BOUNDARIES_MAX 65536u
 #define DATA_VOCABULARY_MAX (1u << 26) /* words; indices stay in 32 bits with room to spare */
@@ -88,13 +90,14 @@
 /* Records. A payload longer than this is damage, not data. */
 #define DATA_RECORD_BYTES_MAX ((size_t)64 << 20)
 #define DATA_LINE_BYTES_MAX ((size_t)1 << 20) /* of text: a quote left open must not eat the file */
-#define DATA_COLUMNS_MAX 16384u       /* of a csv record */
-#define DATA_DIRECT_ROWS_MAX (1u << 18) /* tables up to this are deduplicated through an array of 1 MiB */
-#define DATA_BATCH_MAX (1u << 20)     /* rows of a batch */
-#define DATA_SHUFFLE_MAX (1u << 28)   /* records of a window */
-#define DATA_INTERLEAVE_MAX 64u       /* files open at once */
+#define DATA_COLUMNS_MAX 16384u               /* of a csv record */
+#define DATA_DIRECT_ROWS_MAX                                                                       \
+    (1u << 18)                    /* tables up to this are deduplicated through an array of 1 MiB */
+#define DATA_BATCH_MAX (1u << 20) /* rows of a batch */
+#define DATA_SHUFFLE_MAX (1u << 28) /* records of a window */
+#define DATA_INTERLEAVE_MAX 64u     /* files open at once */
 #define DATA_FILES_MAX (1u << 20)
-#define DATA_REPORTS_MAX 5u           /* broken records described one by one; the rest is counted */
+#define DATA_REPORTS_MAX 5u /* broken records described one by one; the rest is counted */
 
 /* A checkpoint: its manifest (a line of 200 bytes per table, as many per shard), its files, what one
  * file holds before the next is begun (a good size to copy and to verify), names in it. */

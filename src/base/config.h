@@ -27,7 +27,7 @@ int config_parse(const char *name, const char *text, struct config **config_out,
 void config_destroy(struct config *config); /* NULL is a no-op. */
 
 /* assignment is "path.to.key=YAML value"; makes maps on the way where they are missing. A list
- * element is named by its number (its count: one more). On error the tree is as before. */
+ * element is named by its number (its count: one more). A mistake leaves the tree as it was. */
 int config_set(struct config *config, const char *assignment, struct err *err);
 
 const struct config_node *config_root(const struct config *config);

@@ -163,6 +163,9 @@ static bool wants_key(const struct builder *b)
 static int on_anchor(struct builder *b, struct fy_token *token, const struct config_node *node)
 {
     if (token == NULL) return 0;
+    if (b->anchors_count == CONFIG_ANCHORS_MAX) {
+        return fail_at(b, fy_token_start_mark(token), "too many anchors", "");
+    }
     size_t count = 0;
     const char *text = fy_token_get_text(token, &count);
     void *anchors = b->anchors;
@@ -176,25 +179,30 @@ static int on_anchor(struct builder *b, struct fy_token *token, const struct con
     return 0;
 }
 
-/* A deep copy, at most depth_left levels; NULL when out of memory or bounds. */
-static struct config_node *copy_node(struct builder *b, const struct config_node *node,
-                                     uint32_t depth_left)
+/* A deep copy of node, which an alias at mark asks for; recursion is as deep as what may be read. */
+static int copy_node(struct builder *b, const struct config_node *node, uint32_t depth,
+                     const struct fy_mark *mark, struct config_node **copy_out)
 {
-    if (depth_left == 0 || b->config->nodes_count >= CONFIG_NODES_MAX) return NULL;
+    if (depth == CONFIG_DEPTH_MAX || b->config->nodes_count >= CONFIG_NODES_MAX) {
+        return fail_at(b, mark, "too much to copy for the alias", "");
+    }
     struct config_node *copy = new_node(b, node->kind, NULL);
-    if (copy == NULL) return NULL;
+    if (copy == NULL) return no_memory(b);
     copy->line = node->line;
     copy->column = node->column;
     copy->is_quoted = node->is_quoted;
     copy->text = node->text;
     for (size_t i = 0; i < node->count; i++) {
-        struct config_node *child = copy_node(b, node->children[i], depth_left - 1);
-        if (child == NULL || !add_child(b->config, copy, child)) return NULL;
+        struct config_node *child = NULL;
+        const int rc = copy_node(b, node->children[i], depth + 1, mark, &child);
+        if (rc != 0) return rc;
+        if (!add_child(b->config, copy, child)) return no_memory(b);
         child->key = node->children[i]->key;
         child->key_line = node->children[i]->key_line;
         child->key_column = node->children[i]->key_column;
     }
-    return copy;
+    *copy_out = copy;
+    return 0;
 }
 
 static int on_alias(struct builder *b, struct fy_token *token, const struct fy_mark *mark)
@@ -217,9 +225,9 @@ static int on_alias(struct builder *b, struct fy_token *token, const struct fy_m
         if (b->stack[i] == target)
             return fail_at(b, mark, "an alias inside what it names: *", name);
     }
-    struct config_node *copy = copy_node(b, target, CONFIG_DEPTH_MAX - b->depth);
-    if (copy == NULL) return fail_at(b, mark, "too much to copy for the alias *", name);
-    return attach(b, copy, mark);
+    struct config_node *copy = NULL;
+    const int rc = copy_node(b, target, b->depth, mark, &copy);
+    return rc != 0 ? rc : attach(b, copy, mark);
 }
 
 static int on_scalar(struct builder *b, const struct fy_event *event, const struct fy_mark *mark)
@@ -242,6 +250,8 @@ static int on_scalar(struct builder *b, const struct fy_event *event, const stru
     const enum fy_scalar_style style =
         event->scalar.value == NULL ? FYSS_PLAIN : fy_token_scalar_style(event->scalar.value);
     node->is_quoted = style != FYSS_PLAIN;
+    /* The parser's mark is behind the quote. */
+    if (style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED) node->column--;
     const int rc = on_anchor(b, event->scalar.anchor, node);
     return rc != 0 ? rc : attach(b, node, mark);
 }
