@@ -442,7 +442,12 @@ static void scalar_to_json(const struct config_node *node, struct str *json)
     } else if (is_bool) {
         str_json_bool(json, node->text[0] == 't');
     } else if (is_plain(node) && parse_u64(node->text, &whole)) {
-        str_json_u64(json, whole);
+        /* What is beyond 63 bits stays text: readers of JSON, ours too, take no larger integers. */
+        if (whole > INT64_MAX) {
+            str_json_string(json, node->text, strlen(node->text));
+        } else {
+            str_json_u64(json, whole);
+        }
     } else if (is_plain(node) && parse_f64(node->text, &number)) {
         str_json_f64(json, number);
     } else {

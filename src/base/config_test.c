@@ -274,14 +274,19 @@ TEST(bad_texts_are_refused)
         {"a: 1\nb: 2\na: 3\n", "job.yaml:3:1: \"a\" is given twice, first at line 1"},
         {"- 1\n- 2\n", "job.yaml:1:1: a job file is a map of settings (key: value)"},
         {"just text", "job.yaml:1:1: a job file is a map of settings (key: value)"},
-        {"a: [1, 2", "not valid YAML: flow sequence without a closing bracket"},
+        {"a: [1, 2", "not valid YAML: did not find expected ',' or ']', while parsing a flow "
+                     "sequence from line 1"},
         {"a: b: c", "job.yaml:1:5: not valid YAML: "},
-        {"a: *x", "job.yaml:1:5: no anchor of this name before: *x"},
+        {"a: *x", "job.yaml:1:4: no anchor of this name before: *x"},
         {"a: &x [1, *x]", "an alias inside what it names: *x"},
         {"a: !tag 3", "tags (!) are not supported"},
         {"a: !tag {b: 3}", "tags (!) are not supported"},
         {"? [1, 2]\n: 3\n", "a key must be plain text"},
         {"a: &x b\n*x : 3\n", "a key must be plain text, not an alias: *x"},
+        {"a: {'': 3}", "job.yaml:1:5: an empty key"},
+        {"%YAML 9.9\n---\na: 1\n", "job.yaml:1:1: not valid YAML"},
+        {"a: 1\nb: \xff\n", "job.yaml:2:4: a byte that is no UTF-8 text"},
+        {"a: \x01", "job.yaml:1:4: a control character"},
         {"&x a: 3\n", "an anchor on a key"},
         {"a: 1\n---\nb: 2\n", "a second document"},
         {"a: \"x\\0y\"", "a NUL character"},
@@ -391,7 +396,7 @@ TEST(set_edits_the_tree)
               "\"dropout\": 0.3}, \"features\": {\"a\": {\"kind\": \"hash\"}}, \"data\": "
               "{\"batch_size\": 32, \"shuffle\": 10000, \"epochs\": 2, \"train\": \"*.gz\", "
               "\"eval\": \"a=b\"}, \"train\": {\"max_steps\": 1000, \"seed\": "
-              "18446744073709551615, \"summary\": \"yes\", \"optimizer\": {\"type\": \"adam\"}}}");
+              "\"18446744073709551615\", \"summary\": \"yes\", \"optimizer\": {\"type\": \"adam\"}}}");
     mem_free(json);
     CHECK(get(config, "model_dir") == NULL); /* null: absent */
     config_destroy(config);
@@ -411,7 +416,8 @@ TEST(set_mistakes_name_the_flag)
         {"data.batch_size.x=3", "--set data.batch_size.x: a single value, not a map: batch_size"},
         {"model.hidden.7=3", "--set model.hidden.7: no place \"7\": the list has elements 0 to 2"},
         {"model.hidden.x=3", "--set model.hidden.x: no place \"x\": the list has elements 0 to 2"},
-        {"a=[1", "--set a: not valid YAML: flow sequence without a closing bracket"},
+        {"a=[1", "--set a: not valid YAML: did not find expected ',' or ']', while parsing a flow "
+                 "sequence from line 1"},
         {"a={b: 1, b: 2}", "--set a: \"b\" is given twice"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -1,17 +1,18 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <libfyaml.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <yaml.h>
 
 #include "base/assert.h"
 #include "base/bounds.h"
 #include "base/config_tree.h"
 #include "base/mem.h"
+#include "base/str.h"
 
-/* YAML into our tree, from libfyaml's events rather than its documents: so depth, nodes and aliases
+/* YAML into our tree, from libyaml's events rather than its documents: so depth, nodes and aliases
  * are bounded while reading, duplicate keys are found where they stand, and no tree of hostile
  * shape is ever built. */
 
@@ -71,19 +72,18 @@ static int no_memory(struct builder *b)
 }
 
 /* An error at a place; what --set gave has no place. */
-static int fail_at(struct builder *b, const struct fy_mark *mark, const char *what,
-                   const char *detail)
+static int fail_at(struct builder *b, const yaml_mark_t *mark, const char *what, const char *detail)
 {
     if (b->set_path != NULL) {
         return err_set(b->err, SHOAL_ECONFIG, "--set %s: %s%s", b->set_path, what, detail);
     }
-    return err_set(b->err, SHOAL_ECONFIG, "%s:%d:%d: %s%s", b->config->name,
+    return err_set(b->err, SHOAL_ECONFIG, "%s:%zu:%zu: %s%s", b->config->name,
                    mark == NULL ? 1 : mark->line + 1, mark == NULL ? 1 : mark->column + 1, what,
                    detail);
 }
 
 static struct config_node *new_node(struct builder *b, enum config_kind kind,
-                                    const struct fy_mark *mark)
+                                    const yaml_mark_t *mark)
 {
     struct config_node *node = config_alloc(b->config, sizeof *node);
     if (node == NULL) return NULL;
@@ -117,7 +117,7 @@ static bool add_child(struct config *config, struct config_node *parent, struct 
 }
 
 /* Puts a node where the document is: at the root, as a list's next, or under the waiting key. */
-static int attach(struct builder *b, struct config_node *node, const struct fy_mark *mark)
+static int attach(struct builder *b, struct config_node *node, const yaml_mark_t *mark)
 {
     if (b->config->nodes_count > CONFIG_NODES_MAX) {
         return fail_at(b, mark, "too many values", "");
@@ -138,9 +138,10 @@ static int attach(struct builder *b, struct config_node *node, const struct fy_m
     return add_child(b->config, parent, node) ? 0 : no_memory(b);
 }
 
-static int take_key(struct builder *b, const char *text, const struct fy_mark *mark)
+static int take_key(struct builder *b, const char *text, const yaml_mark_t *mark)
 {
     const struct config_node *map = b->stack[b->depth - 1];
+    if (text[0] == '\0') return fail_at(b, mark, "an empty key", "");
     if (map->count >= CONFIG_KEYS_MAX) return fail_at(b, mark, "too many keys in one map", "");
     for (size_t i = 0; i < map->count; i++) {
         if (strcmp(map->children[i]->key, text) != 0) continue;
@@ -160,28 +161,26 @@ static bool wants_key(const struct builder *b)
            b->keys[b->depth - 1].text == NULL;
 }
 
-static int on_anchor(struct builder *b, struct fy_token *token, const struct config_node *node)
+/* name is NULL where there is no anchor. */
+static int on_anchor(struct builder *b, const yaml_char_t *name, const struct config_node *node,
+                     const yaml_mark_t *mark)
 {
-    if (token == NULL) return 0;
-    if (b->anchors_count == CONFIG_ANCHORS_MAX) {
-        return fail_at(b, fy_token_start_mark(token), "too many anchors", "");
-    }
-    size_t count = 0;
-    const char *text = fy_token_get_text(token, &count);
+    if (name == NULL) return 0;
+    if (b->anchors_count == CONFIG_ANCHORS_MAX) return fail_at(b, mark, "too many anchors", "");
     void *anchors = b->anchors;
-    char *name = text == NULL ? NULL : config_copy_text(b->config, text, count);
-    if (name == NULL || mem_grow(MEM_CONFIG, &anchors, &b->anchors_capacity, b->anchors_count + 1,
+    char *copy = config_copy_text(b->config, (const char *)name, strlen((const char *)name));
+    if (copy == NULL || mem_grow(MEM_CONFIG, &anchors, &b->anchors_capacity, b->anchors_count + 1,
                                  sizeof *b->anchors) != 0) {
         return no_memory(b);
     }
     b->anchors = anchors;
-    b->anchors[b->anchors_count++] = (struct anchor){name, node};
+    b->anchors[b->anchors_count++] = (struct anchor){copy, node};
     return 0;
 }
 
 /* A deep copy of node, which an alias at mark asks for; recursion is as deep as what may be read. */
 static int copy_node(struct builder *b, const struct config_node *node, uint32_t depth,
-                     const struct fy_mark *mark, struct config_node **copy_out)
+                     const yaml_mark_t *mark, struct config_node **copy_out)
 {
     if (depth == CONFIG_DEPTH_MAX || b->config->nodes_count >= CONFIG_NODES_MAX) {
         return fail_at(b, mark, "too much to copy for the alias", "");
@@ -205,20 +204,12 @@ static int copy_node(struct builder *b, const struct config_node *node, uint32_t
     return 0;
 }
 
-static int on_alias(struct builder *b, struct fy_token *token, const struct fy_mark *mark)
+static int on_alias(struct builder *b, const char *name, const yaml_mark_t *mark)
 {
-    size_t count = 0;
-    const char *text = fy_token_get_text(token, &count);
-    if (text == NULL) text = "";
-    char name[80];
-    snprintf(name, sizeof name, "%.*s", count < 64 ? (int)count : 64, text);
     if (wants_key(b)) return fail_at(b, mark, "a key must be plain text, not an alias: *", name);
     const struct config_node *target = NULL;
     for (size_t i = b->anchors_count; i > 0 && target == NULL; i--) {
-        const char *known = b->anchors[i - 1].name;
-        if (strlen(known) == count && memcmp(known, text, count) == 0) {
-            target = b->anchors[i - 1].node;
-        }
+        if (strcmp(b->anchors[i - 1].name, name) == 0) target = b->anchors[i - 1].node;
     }
     if (target == NULL) return fail_at(b, mark, "no anchor of this name before: *", name);
     for (uint32_t i = 0; i < b->depth; i++) {
@@ -230,41 +221,36 @@ static int on_alias(struct builder *b, struct fy_token *token, const struct fy_m
     return rc != 0 ? rc : attach(b, copy, mark);
 }
 
-static int on_scalar(struct builder *b, const struct fy_event *event, const struct fy_mark *mark)
+static int on_scalar(struct builder *b, const yaml_event_t *event)
 {
-    size_t count = 0;
-    const char *text =
-        event->scalar.value == NULL ? "" : fy_token_get_text(event->scalar.value, &count);
-    if (text == NULL) return no_memory(b);
-    if (event->scalar.tag != NULL) return fail_at(b, mark, "tags (!) are not supported", "");
+    const yaml_mark_t *mark = &event->start_mark;
+    const char *text = (const char *)event->data.scalar.value;
+    const size_t count = event->data.scalar.length;
+    if (event->data.scalar.tag != NULL) return fail_at(b, mark, "tags (!) are not supported", "");
     if (memchr(text, '\0', count) != NULL) return fail_at(b, mark, "a NUL character", "");
     const char *copy = config_copy_text(b->config, text, count);
     if (copy == NULL) return no_memory(b);
     if (wants_key(b)) {
-        if (event->scalar.anchor != NULL) return fail_at(b, mark, "an anchor on a key", "");
+        if (event->data.scalar.anchor != NULL) return fail_at(b, mark, "an anchor on a key", "");
         return take_key(b, copy, mark);
     }
     struct config_node *node = new_node(b, CONFIG_SCALAR, mark);
     if (node == NULL) return no_memory(b);
     node->text = copy;
-    const enum fy_scalar_style style =
-        event->scalar.value == NULL ? FYSS_PLAIN : fy_token_scalar_style(event->scalar.value);
-    node->is_quoted = style != FYSS_PLAIN;
-    /* The parser's mark is behind the quote. */
-    if (style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED) node->column--;
-    const int rc = on_anchor(b, event->scalar.anchor, node);
+    node->is_quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+    const int rc = on_anchor(b, event->data.scalar.anchor, node, mark);
     return rc != 0 ? rc : attach(b, node, mark);
 }
 
-static int on_start(struct builder *b, enum config_kind kind, struct fy_token *anchor,
-                    const struct fy_token *tag, const struct fy_mark *mark)
+static int on_start(struct builder *b, enum config_kind kind, const yaml_char_t *anchor,
+                    const yaml_char_t *tag, const yaml_mark_t *mark)
 {
     if (tag != NULL) return fail_at(b, mark, "tags (!) are not supported", "");
     if (wants_key(b)) return fail_at(b, mark, "a key must be plain text", "");
     if (b->depth == CONFIG_DEPTH_MAX - 1) return fail_at(b, mark, "nested too deeply", "");
     struct config_node *node = new_node(b, kind, mark);
     if (node == NULL) return no_memory(b);
-    int rc = on_anchor(b, anchor, node);
+    int rc = on_anchor(b, anchor, node, mark);
     if (rc == 0) rc = attach(b, node, mark);
     if (rc != 0) return rc;
     b->keys[b->depth] = (struct key){0};
@@ -272,48 +258,72 @@ static int on_start(struct builder *b, enum config_kind kind, struct fy_token *a
     return 0;
 }
 
-static int on_event(struct builder *b, struct fy_event *event)
+static int on_event(struct builder *b, const yaml_event_t *event)
 {
-    const struct fy_mark *mark = fy_event_start_mark(event);
+    const yaml_mark_t *mark = &event->start_mark;
     switch (event->type) {
-    case FYET_SCALAR: return on_scalar(b, event, mark);
-    case FYET_ALIAS: return on_alias(b, event->alias.anchor, mark);
-    case FYET_MAPPING_START:
-        return on_start(b, CONFIG_MAP, event->mapping_start.anchor, event->mapping_start.tag, mark);
-    case FYET_SEQUENCE_START:
-        return on_start(b, CONFIG_LIST, event->sequence_start.anchor, event->sequence_start.tag,
-                        mark);
-    case FYET_MAPPING_END:
-    case FYET_SEQUENCE_END:
+    case YAML_SCALAR_EVENT: return on_scalar(b, event);
+    case YAML_ALIAS_EVENT: return on_alias(b, (const char *)event->data.alias.anchor, mark);
+    case YAML_MAPPING_START_EVENT:
+        return on_start(b, CONFIG_MAP, event->data.mapping_start.anchor,
+                        event->data.mapping_start.tag, mark);
+    case YAML_SEQUENCE_START_EVENT:
+        return on_start(b, CONFIG_LIST, event->data.sequence_start.anchor,
+                        event->data.sequence_start.tag, mark);
+    case YAML_MAPPING_END_EVENT:
+    case YAML_SEQUENCE_END_EVENT:
         ASSERT(b->depth > 0);
         b->depth--;
         return 0;
-    case FYET_DOCUMENT_START:
+    case YAML_DOCUMENT_START_EVENT:
         return b->root == NULL ? 0 : fail_at(b, mark, "a second document", "");
     default: return 0;
     }
 }
 
 /* The parser's own words about what is no YAML. */
-static int fail_by_parser(struct builder *b, struct fy_diag *diag)
+static int fail_by_parser(struct builder *b, const yaml_parser_t *parser)
 {
-    void *iterator = NULL;
-    const struct fy_diag_error *first = fy_diag_errors_iterate(diag, &iterator);
-    if (first == NULL) return fail_at(b, NULL, "not valid YAML", "");
-    /* Its lines and columns count from 1 already. */
-    const struct fy_mark mark = {.line = first->line - 1, .column = first->column - 1};
-    return fail_at(b, &mark, "not valid YAML: ", first->msg);
+    if (parser->error == YAML_MEMORY_ERROR) return no_memory(b);
+    char words[256];
+    const char *problem = parser->problem == NULL ? "unknown mistake" : parser->problem;
+    if (parser->context == NULL) {
+        snprintf(words, sizeof words, "%s", problem);
+    } else {
+        snprintf(words, sizeof words, "%s, %s from line %zu", problem, parser->context,
+                 parser->context_mark.line + 1);
+    }
+    return fail_at(b, &parser->problem_mark, "not valid YAML: ", words);
 }
 
-static int build_by_events(struct builder *b, struct fy_parser *parser, struct fy_diag *diag)
+static int build_by_events(struct builder *b, yaml_parser_t *parser)
 {
-    int rc = 0;
-    struct fy_event *event = NULL;
-    while (rc == 0 && (event = fy_parser_parse(parser)) != NULL) {
-        rc = on_event(b, event);
-        fy_parser_event_free(parser, event);
+    for (;;) {
+        yaml_event_t event;
+        if (yaml_parser_parse(parser, &event) == 0) return fail_by_parser(b, parser);
+        const bool ended = event.type == YAML_STREAM_END_EVENT;
+        const int rc = on_event(b, &event);
+        yaml_event_delete(&event);
+        if (rc != 0 || ended) return rc;
     }
-    return rc == 0 && fy_parser_get_stream_error(parser) ? fail_by_parser(b, diag) : rc;
+}
+
+/* Bytes that are no UTF-8 and control characters, of which the parser does not say the place. */
+static int check_text(struct builder *b, const char *text, size_t count)
+{
+    yaml_mark_t mark = {0};
+    for (size_t i = 0; i < count;) {
+        const unsigned char c = (unsigned char)text[i];
+        const size_t length = str_utf8_length(text + i, count - i);
+        if (length == 0) return fail_at(b, &mark, "a byte that is no UTF-8 text", "");
+        if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f) {
+            return fail_at(b, &mark, "a control character", "");
+        }
+        i += length;
+        mark.column = c == '\n' ? 0 : mark.column + 1;
+        mark.line += c == '\n';
+    }
+    return 0;
 }
 
 /* Builds the tree of text under b->root. */
@@ -324,21 +334,14 @@ static int build(struct builder *b, const char *text)
         return err_set(b->err, SHOAL_ECONFIG, "%s: %zu bytes, at most %u", b->config->name, count,
                        CONFIG_BYTES_MAX);
     }
-    struct fy_diag_cfg diag_options;
-    fy_diag_cfg_default(&diag_options);
-    struct fy_diag *diag = fy_diag_create(&diag_options);
-    struct fy_parser *parser = NULL;
-    if (diag != NULL) {
-        fy_diag_set_collect_errors(diag, true); /* rather than printed */
-        const struct fy_parse_cfg options = {
-            .search_path = "", .flags = FYPCF_QUIET | FYPCF_JSON_NONE, .diag = diag};
-        parser = fy_parser_create(&options);
-    }
-    const int rc = parser == NULL || fy_parser_set_string(parser, text, count) != 0
-                       ? no_memory(b)
-                       : build_by_events(b, parser, diag);
-    fy_parser_destroy(parser);
-    fy_diag_destroy(diag);
+    int rc = check_text(b, text, count);
+    if (rc != 0) return rc;
+    yaml_parser_t parser;
+    if (yaml_parser_initialize(&parser) == 0) return no_memory(b);
+    yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, count);
+    rc = build_by_events(b, &parser);
+    yaml_parser_delete(&parser);
     mem_free(b->anchors);
     b->anchors = NULL;
     return rc;

@@ -91,24 +91,6 @@ void str_json_close(struct str *str, char bracket)
     str_add_bytes(str, &bracket, 1);
 }
 
-/* The length of the UTF-8 sequence at s, 0 when it is none (RFC 3629). */
-static size_t utf8_length(const uint8_t *s, size_t left)
-{
-    if (s[0] < 0x80) return 1;
-    const size_t length = s[0] >= 0xc2 && s[0] <= 0xdf   ? 2
-                          : s[0] >= 0xe0 && s[0] <= 0xef ? 3
-                          : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4
-                                                         : 0;
-    if (length == 0 || length > left) return 0;
-    for (size_t i = 1; i < length; i++) {
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    }
-    const bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
-    const bool surrogate = s[0] == 0xed && s[1] > 0x9f;
-    const bool too_large = s[0] == 0xf4 && s[1] > 0x8f;
-    return overlong || surrogate || too_large ? 0 : length;
-}
-
 static void json_quote(struct str *str, const char *text, size_t bytes)
 {
     static const char plain_of[] = "\"\\\b\f\n\r\t";
@@ -116,7 +98,7 @@ static void json_quote(struct str *str, const char *text, size_t bytes)
     const uint8_t *s = (const uint8_t *)text;
     str_add(str, "\"");
     for (size_t i = 0; i < bytes;) {
-        const size_t length = utf8_length(s + i, bytes - i);
+        const size_t length = str_utf8_length(s + i, bytes - i);
         const char *special = s[i] == 0 ? NULL : strchr(plain_of, s[i]);
         if (length == 0) {
             str_add(str, "\\ufffd"); /* bytes that are no UTF-8: JSON cannot hold them */
@@ -198,6 +180,24 @@ void str_json_null(struct str *str)
 {
     json_separate(str);
     str_add(str, "null");
+}
+
+size_t str_utf8_length(const void *bytes, size_t left)
+{
+    const uint8_t *s = bytes;
+    if (s[0] < 0x80) return 1;
+    const size_t length = s[0] >= 0xc2 && s[0] <= 0xdf   ? 2
+                          : s[0] >= 0xe0 && s[0] <= 0xef ? 3
+                          : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4
+                                                         : 0;
+    if (length == 0 || length > left) return 0;
+    for (size_t i = 1; i < length; i++) {
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    }
+    const bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
+    const bool surrogate = s[0] == 0xed && s[1] > 0x9f;
+    const bool too_large = s[0] == 0xf4 && s[1] > 0x8f;
+    return overlong || surrogate || too_large ? 0 : length;
 }
 
 #define WORD_MAX 64 /* longer words get no suggestion */

@@ -35,6 +35,9 @@ void str_json_i64(struct str *str, int64_t value);
 void str_json_bool(struct str *str, bool value);
 void str_json_null(struct str *str);
 
+/* Bytes of the UTF-8 character at the front of left (> 0) bytes; 0 when it is none (RFC 3629). */
+size_t str_utf8_length(const void *bytes, size_t left);
+
 /* The nearest of `choices` to `word` by edit distance, NULL when none is near. */
 const char *str_nearest(const char *word, const char *const *choices, size_t count);
 
