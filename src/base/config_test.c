@@ -391,12 +391,13 @@ TEST(set_edits_the_tree)
     }
     char *json = NULL;
     CHECK_OK(config_to_json(config_root(config), &json, &err));
-    CHECK_STR(json,
-              "{\"model_dir\": null, \"model\": {\"type\": \"din\", \"hidden\": [64, [1, 2], 8], "
-              "\"dropout\": 0.3}, \"features\": {\"a\": {\"kind\": \"hash\"}}, \"data\": "
-              "{\"batch_size\": 32, \"shuffle\": 10000, \"epochs\": 2, \"train\": \"*.gz\", "
-              "\"eval\": \"a=b\"}, \"train\": {\"max_steps\": 1000, \"seed\": "
-              "\"18446744073709551615\", \"summary\": \"yes\", \"optimizer\": {\"type\": \"adam\"}}}");
+    CHECK_STR(
+        json,
+        "{\"model_dir\": null, \"model\": {\"type\": \"din\", \"hidden\": [64, [1, 2], 8], "
+        "\"dropout\": 0.3}, \"features\": {\"a\": {\"kind\": \"hash\"}}, \"data\": "
+        "{\"batch_size\": 32, \"shuffle\": 10000, \"epochs\": 2, \"train\": \"*.gz\", "
+        "\"eval\": \"a=b\"}, \"train\": {\"max_steps\": 1000, \"seed\": "
+        "\"18446744073709551615\", \"summary\": \"yes\", \"optimizer\": {\"type\": \"adam\"}}}");
     mem_free(json);
     CHECK(get(config, "model_dir") == NULL); /* null: absent */
     config_destroy(config);
