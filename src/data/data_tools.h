@@ -35,7 +35,7 @@ struct data_gen_result {
     uint32_t files;
     uint32_t eval_files;
     uint64_t bytes;
-    double best_auc; /* of the true probabilities on the eval part; for slices best_accuracy */
+    double best; /* din: AUC of the true probabilities on the eval part; slices: best accuracy */
     double click_rate; /* mean label of the eval part */
     double seconds;
 };
