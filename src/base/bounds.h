@@ -120,6 +120,7 @@
 #define GRAPH_NAME_BYTES_MAX 255u
 #define GRAPH_DEVICES_MAX 1024u
 #define DATA_GEN_HISTORY_MAX 1024u    /* items in a generated history: rows are made on the stack */
+#define DATA_STAT_VALUES_MAX (1u << 20) /* distinct values of a feature that data stat tells apart */
 #define DATA_REPORTS_MAX 5u           /* broken records described one by one; the rest is counted */
 
 #endif
