@@ -24,7 +24,7 @@ say = $(if $(filter 1,$(V)),,@printf '%-5s %s\n' $(1) $(2);)
 
 # ---- flags ----------------------------------------------------------------------------------
 
-PACKAGES = yaml-0.1 jansson libisal libzstd
+PACKAGES = yaml-0.1 jansson libisal libzstd openssl
 # snprintf cuts on purpose: texts have bounds.
 WARNINGS = -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
            -Wmissing-prototypes -Wvla -Werror -Wno-unknown-warning-option -Wno-format-truncation

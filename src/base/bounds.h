@@ -123,4 +123,30 @@
 #define DATA_STAT_VALUES_MAX (1u << 20) /* distinct values of a feature that data stat tells apart */
 #define DATA_REPORTS_MAX 5u           /* broken records described one by one; the rest is counted */
 
+/* Net. A frame is a fixed header, a small meta part and a body of bulk bytes. The meta part holds what
+ * describes the body; the body of the largest pull (see STORE_KEYS_MAX) is 1 GiB. */
+#define NET_META_BYTES_MAX (1u << 20)
+#define NET_BODY_BYTES_MAX ((uint64_t)4 << 30)
+/* All that one who has not been accepted yet may send at once: the longest hello has half of it. */
+#define NET_HELLO_BYTES_MAX 1024u
+/* Bytes that wait to be sent to one peer before it counts as full; one frame may be longer. */
+#define NET_QUEUE_BYTES_MAX ((uint64_t)64 << 20)
+/* Parts of one body: as many as one pull has tables and shards, with room to spare. */
+#define NET_PARTS_MAX (1u << 20)
+/* Tasks that one task knows, and bytes of a task's name ("worker/17"). */
+#define NET_PEERS_MAX 4096u
+#define NET_NAME_MAX 64u
+/* Connections that have not said who they are, in all and from one address. Those who are honest
+ * say so within a round trip, so these are hardly ever used; beyond them the most silent is closed. */
+#define NET_STRANGERS_MAX 128u
+#define NET_STRANGERS_PER_ADDRESS_MAX 96u
+/* Tools (`shoal ctl`, `shoal top`) connected to one task at a time. */
+#define NET_GUESTS_MAX 64u
+/* Shared memory of one direction: stays in the second-level cache, and lasts longer than a wake-up. */
+#define NET_RING_BYTES_DEFAULT ((uint64_t)1 << 20)
+#define NET_RING_BYTES_MIN ((uint64_t)4 << 10)
+#define NET_RING_BYTES_MAX ((uint64_t)1 << 30)
+/* The longest that a loop looks for work before it sleeps, and only where cores are not short. */
+#define NET_SPIN_NS_MAX 20000u
+
 #endif

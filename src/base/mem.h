@@ -16,6 +16,7 @@ enum mem_tag {
     MEM_GRAPH,
     MEM_STORE,
     MEM_DATA,
+    MEM_NET,
     MEM_MODEL,
     MEM_TRAIN,
     MEM_CLI,

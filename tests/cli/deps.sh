@@ -8,7 +8,7 @@ for tool in sh env cat tail mktemp rm gcc make pkg-config; do ln -s "$(command -
 fake() { printf '#!/bin/sh\n%s\n' "$2" >"bin/$1" && chmod +x "bin/$1"; }
 deps() { env -i PATH="$WORK/bin" "$@" "$REPO/tools/deps" build; }
 missing=PKG_CONFIG_LIBDIR=/nowhere
-names='libyaml-dev libjansson-dev libisal-dev libzstd-dev'
+names='libyaml-dev libjansson-dev libisal-dev libzstd-dev libssl-dev'
 
 fake id 'echo 0'
 check_exit 1 'missing packages and no apt' deps $missing
