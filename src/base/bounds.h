@@ -119,9 +119,10 @@
 #define GRAPH_FEATURES_MAX (1u << 14)
 #define GRAPH_NAME_BYTES_MAX 255u
 #define GRAPH_DEVICES_MAX 1024u
-#define DATA_GEN_HISTORY_MAX 1024u    /* items in a generated history: rows are made on the stack */
-#define DATA_STAT_VALUES_MAX (1u << 20) /* distinct values of a feature that data stat tells apart */
-#define DATA_REPORTS_MAX 5u           /* broken records described one by one; the rest is counted */
+#define DATA_GEN_HISTORY_MAX 1024u /* items in a generated history: rows are made on the stack */
+#define DATA_STAT_VALUES_MAX                                                                       \
+    (1u << 20)              /* distinct values of a feature that data stat tells apart */
+#define DATA_REPORTS_MAX 5u /* broken records described one by one; the rest is counted */
 
 /* Net. A frame is a fixed header, a small meta part and a body of bulk bytes. The meta part holds what
  * describes the body; the body of the largest pull (see STORE_KEYS_MAX) is 1 GiB. */
