@@ -195,6 +195,7 @@ static int copy_node(struct builder *b, const struct config_node *node, uint32_t
         struct config_node *child = NULL;
         const int rc = copy_node(b, node->children[i], depth + 1, mark, &child);
         if (rc != 0) return rc;
+        ASSERT(child != NULL);
         if (!add_child(b->config, copy, child)) return no_memory(b);
         child->key = node->children[i]->key;
         child->key_line = node->children[i]->key_line;

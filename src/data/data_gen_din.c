@@ -1,7 +1,7 @@
 /* Click logs for DIN. The world behind them:
  *
- *   items    belong to kinds (item index % kinds); within a kind the first are by far the most popular.
- *            Each has a quality of its own.
+ *   items    belong to kinds (item index % kinds), which their names tell: film0, shoe3; within a kind
+ *            the first are by far the most popular. Each has a quality of its own.
  *   users    have an age, a gender and two favourite kinds.
  *   a row    is a user in a mood: two kinds, sometimes the favourites, often others, so that a user's
  *            name tells little. The history is drawn by the mood, the candidate partly so.
@@ -28,12 +28,12 @@ enum { KINDS_MAX = 5, AGES = 8, GENDERS = 2, SPREAD_MAX = 98, SPREAD_BUCKETS = 1
 
 static const double heat_weight = 2.7;
 static const double taste_weight = 1.4;
-static const double taste_prior = 0.25;    /* share of its kind that an empty history counts as */
-static const double prior_items = 1;       /* and as how many items that counts among others */
+static const double taste_prior = 0.25; /* share of its kind that an empty history counts as */
+static const double prior_items = 1;    /* and as how many items that counts among others */
 static const double quality_deviation = 0.3;
-static const double age_weight = 0.5;      /* from the youngest (-) to the oldest (+) */
+static const double age_weight = 0.5; /* from the youngest (-) to the oldest (+) */
 static const double gender_weight = 0.3;
-static const double kind_deviation = 0.2;  /* of what ages and genders think of a kind */
+static const double kind_deviation = 0.2; /* of what ages and genders think of a kind */
 static const double bias = -1.6;
 
 struct data_gen_din {
@@ -42,10 +42,12 @@ struct data_gen_din {
     double heat[KINDS_MAX];
     double by_age[AGES][KINDS_MAX];
     double by_gender[GENDERS][KINDS_MAX];
-    uint32_t spread[SPREAD_MAX]; /* numbers of the first items */
-    uint32_t spread_count;
-    uint64_t spread_end; /* the others are numbered from here */
+    uint32_t spread[SPREAD_MAX];    /* numbers of the first items, each within its kind */
+    uint32_t spread_end[KINDS_MAX]; /* the others are numbered from here */
 };
+
+static const char *const kind_words[KINDS_MAX] = {"book", "film", "game", "shoe", "wine"};
+enum { KIND_WORD_BYTES = 4 };
 
 /* Uses of the generator within RAND_GEN, kept apart by the highest bits of `step`. */
 enum { STEP_TRAIN = 0, STEP_EVAL = 1, STEP_USER = 2, STEP_ITEM = 3, STEP_WORLD = 4 };
@@ -55,21 +57,30 @@ static uint64_t step_of(uint64_t use, uint64_t index)
     return use << 56 | index;
 }
 
+static size_t put_name(uint32_t kind, uint64_t number, char out[32])
+{
+    memcpy(out, kind_words[kind], KIND_WORD_BYTES);
+    return KIND_WORD_BYTES + data_text_of_i64((int64_t)number, out + KIND_WORD_BYTES);
+}
+
 /* Numbers for the first items such that their names fall into different ones of 100 buckets (and
  * none into that of "0"): the reference job hashes to 100, and two items in one bucket are one item
  * to it. */
 static void spread_names(struct data_gen_din *din)
 {
     bool taken[SPREAD_BUCKETS] = {false};
-    char name[32] = "item";
     taken[hash_fingerprint64("0", 1) % SPREAD_BUCKETS] = true;
-    for (uint32_t number = 0; number < 100000 && din->spread_count < SPREAD_MAX; number++) {
-        const size_t bytes = 4 + data_text_of_i64(number, name + 4);
-        const uint64_t bucket = hash_fingerprint64(name, bytes) % SPREAD_BUCKETS;
-        din->spread_end = number + 1;
-        if (taken[bucket]) continue;
-        taken[bucket] = true;
-        din->spread[din->spread_count++] = number;
+    for (uint32_t item = 0; item < SPREAD_MAX; item++) {
+        const uint32_t kind = item % din->kinds;
+        for (bool placed = false; !placed;) {
+            char name[32];
+            const uint32_t number = din->spread_end[kind]++;
+            const size_t bytes = put_name(kind, number, name);
+            const uint64_t bucket = hash_fingerprint64(name, bytes) % SPREAD_BUCKETS;
+            placed = !taken[bucket];
+            taken[bucket] = true;
+            din->spread[item] = number;
+        }
     }
 }
 
@@ -162,11 +173,10 @@ static uint64_t draw_item(const struct data_gen_din *din, uint32_t kind, uint32_
 
 static size_t item_name(const struct data_gen_din *din, uint64_t item, char out[32])
 {
-    memcpy(out, "item", 4);
-    const uint64_t number = item < din->spread_count
-                                ? din->spread[item]
-                                : din->spread_end + (item - din->spread_count);
-    return 4 + data_text_of_i64((int64_t)number, out + 4);
+    const uint32_t kind = (uint32_t)(item % din->kinds);
+    if (item < SPREAD_MAX) return put_name(kind, din->spread[item], out);
+    const uint64_t before = (SPREAD_MAX - kind + din->kinds - 1) / din->kinds; /* of its kind */
+    return put_name(kind, din->spread_end[kind] + item / din->kinds - before, out);
 }
 
 /* ---- a row ---- */
@@ -197,8 +207,7 @@ static void make_row(const struct data_gen_din *din, bool eval, uint64_t index, 
     rand_philox_fill(opts->seed, RAND_GEN, step, 0, 12, words);
     row->user_index = ((uint64_t)words[0] << 32 | words[1]) % opts->users;
     row->user = user_of(din, row->user_index);
-    row->history_count =
-        opts->history_min + words[2] % (opts->history_max - opts->history_min + 1);
+    row->history_count = opts->history_min + words[2] % (opts->history_max - opts->history_min + 1);
     uint32_t mood[2];
     for (int i = 0; i < 2; i++) {
         const uint32_t word = words[3 + i];
@@ -218,10 +227,9 @@ static void make_row(const struct data_gen_din *din, bool eval, uint64_t index, 
     }
     const double weight = 1.0 / ((double)row->history_count + prior_items);
     const double share = ((double)alike + prior_items * taste_prior) * weight;
-    const double logit = bias + quality_of(din, row->item) +
-                         din->by_age[age_group(row->user.age)][kind] +
-                         din->by_gender[row->user.gender][kind] + heat_weight * heat * weight +
-                         taste_weight * share;
+    const double logit =
+        bias + quality_of(din, row->item) + din->by_age[age_group(row->user.age)][kind] +
+        din->by_gender[row->user.gender][kind] + heat_weight * heat * weight + taste_weight * share;
     row->probability = (float)(1.0 / (1.0 + exp(-logit)));
     row->label = rand_unit(words[7]) < row->probability;
 }
