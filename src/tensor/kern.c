@@ -34,11 +34,12 @@ uint32_t kern_rule_slots(enum kern_rule rule)
 
 size_t kern_attn_scratch_count(const struct kern_attn *attn)
 {
-    /* Weights in padded form and its transposes, the matrices of one row, gradient sums. */
-    const size_t e = (attn->e + 15) / 16 * 16;
-    const size_t a0 = (attn->a0 + 15) / 16 * 16;
-    const size_t a1 = (attn->a1 + 15) / 16 * 16;
-    return 12 * e * a0 + a0 * a1 + 64 * a0 + e + 2 * a1;
+    /* Weights in padded form and turned, the matrices of one row, a group of positions, sums, and a
+     * piece of 512 positions when forward has no other place. */
+    const size_t e = ((size_t)attn->e + 15) / 16 * 16;
+    const size_t a0 = ((size_t)attn->a0 + 15) / 16 * 16;
+    const size_t a1 = ((size_t)attn->a1 + 15) / 16 * 16;
+    return 10 * e * a0 + a0 * a1 + (64 + 16) * a0 + e + 48 * a1 + 16 + 512 * (a0 + 1);
 }
 
 /* A tile keeps one core busy for some 50 to 100 us on large products and shares its panels of A and

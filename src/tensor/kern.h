@@ -193,8 +193,8 @@ struct kern {
     /* -- Products -- */
     void (*gemm)(const struct kern_gemm *job);
 
-    /* -- Attention. save NULL: backward will not be asked for. scratch: kern_attn_scratch_count. --
-     */
+    /* -- Attention. save: kern_attn_save_width per occurrence, NULL where no backward follows;
+     * scratch: kern_attn_scratch_count floats. -- */
     void (*attn_forward)(const struct kern_attn *attn, const struct kern_attn_in *in, float *out,
                          size_t ldout, float *save, float *scratch);
     void (*attn_backward)(const struct kern_attn *attn, const struct kern_attn_in *in,

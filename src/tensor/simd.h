@@ -107,6 +107,10 @@ INLINE vf vf_keep(vm m, vf a) /* m ? a : 0 */
 {
     return _mm512_maskz_mov_ps(m, a);
 }
+INLINE vm vm_first(size_t n) /* the first n lanes; n <= VF */
+{
+    return lanes(n);
+}
 INLINE uint32_t vm_bits(vm m)
 {
     return m;
@@ -310,6 +314,10 @@ INLINE vf vf_keep(vm m, vf a)
 {
     return _mm256_and_ps(m, a);
 }
+INLINE vm vm_first(size_t n)
+{
+    return _mm256_castsi256_ps(lanes(n));
+}
 INLINE uint32_t vm_bits(vm m)
 {
     return (uint32_t)_mm256_movemask_ps(m);
@@ -505,6 +513,11 @@ INLINE vf vf_select(vm m, vf a, vf b)
 INLINE vf vf_keep(vm m, vf a)
 {
     return _mm_and_ps(m, a);
+}
+INLINE vm vm_first(size_t n)
+{
+    return _mm_castsi128_ps(
+        _mm_cmplt_epi32(_mm_setr_epi32(0, 1, 2, 3), _mm_set1_epi32((int32_t)n)));
 }
 INLINE uint32_t vm_bits(vm m)
 {
