@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -560,23 +561,28 @@ static bool view_is_finite(const struct exec *exec, graph_id id)
     return true;
 }
 
-/* The loss is not finite: the first thing fed that is not either is the likely cause. */
-static int report_loss(const struct exec *exec, struct err *err)
+/* The first thing fed that is not finite, as " (... holds ...)": the likely cause. */
+static const char *find_cause(const struct exec *exec, char text[GRAPH_NAME_BYTES_MAX + 64])
 {
-    const double loss = exec_loss(exec);
+    text[0] = '\0';
     for (graph_id id = 1; id <= exec->graph->nodes_count; id++) {
         const enum op_code op = node_at(exec->graph, id)->op;
         if (!exec->plan.needed[id] || op == OP_IDS || !plan_is_leaf(exec->graph, id) ||
             exec->views[id].data == NULL || view_is_finite(exec, id)) {
             continue;
         }
-        return err_set(err, SHOAL_ENAN, "step %llu: the loss is %g, and %s%s holds a value that is "
-                       "not finite", (unsigned long long)exec->feed->step, loss,
-                       op == OP_NUMERIC ? "numeric feature " : "", graph_name_of(exec->graph, id));
+        snprintf(text, GRAPH_NAME_BYTES_MAX + 64, " (%s%s holds a value that is not finite)",
+                 op == OP_NUMERIC ? "a feature: " : "", graph_name_of(exec->graph, id));
+        break;
     }
-    return err_set(err, SHOAL_ENAN,
-                   "step %llu: the loss is %g, with finite parameters and features",
-                   (unsigned long long)exec->feed->step, loss);
+    return text;
+}
+
+static int report_loss(const struct exec *exec, struct err *err)
+{
+    char cause[GRAPH_NAME_BYTES_MAX + 64];
+    return err_set(err, SHOAL_ENAN, "step %llu: the loss is %g%s",
+                   (unsigned long long)exec->feed->step, exec_loss(exec), find_cause(exec, cause));
 }
 
 static int report_gradients(const struct exec *exec, struct err *err)
@@ -590,8 +596,9 @@ static int report_gradients(const struct exec *exec, struct err *err)
         if (exec->bad_params[i]) name = graph->params[i].name;
     }
     if (name == NULL) return 0;
-    return err_set(err, SHOAL_ENAN, "step %llu: the gradient of %s is not finite",
-                   (unsigned long long)exec->feed->step, name);
+    char cause[GRAPH_NAME_BYTES_MAX + 64];
+    return err_set(err, SHOAL_ENAN, "step %llu: the gradient of %s is not finite%s",
+                   (unsigned long long)exec->feed->step, name, find_cause(exec, cause));
 }
 
 int exec_run(struct exec *exec, const struct exec_feed *feed, struct err *err)

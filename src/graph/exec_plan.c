@@ -246,14 +246,25 @@ static int find_group(struct plan *plan, struct graph_shape shape, uint32_t *gro
     return 0;
 }
 
-/* A free slot of that size, or a new one. */
-static int take_slot(struct plan *plan, struct graph_shape shape, uint32_t from, uint32_t until,
-                     uint32_t *slot_out)
+/* Keeps (2) for values that are not laid out by rows. */
+static bool lies_alone(const struct graph *graph, graph_id id)
 {
+    const struct node *node = node_at(graph, id);
+    return node->op == OP_OUTPUT &&
+           op_of(node_at(graph, node_input(graph, id, 0))->op)->extras_alone;
+}
+
+/* A free slot of the size of a node, or a new one. */
+static int take_slot(struct plan *plan, graph_id id, uint32_t from, uint32_t until)
+{
+    const struct graph_shape shape = node_at(plan->graph, id)->shape;
+    const bool alone = lies_alone(plan->graph, id);
+    uint32_t *slot_out = &plan->slot[id];
     uint32_t group = 0;
     if (find_group(plan, shape, &group) != 0) return SHOAL_ENOMEM;
     const uint32_t stride = stride_of(shape);
-    for (uint32_t i = 0; i < plan->slots_count; i++) {
+    if (alone) until = FOREVER;
+    for (uint32_t i = 0; i < plan->slots_count && !alone; i++) {
         struct plan_slot *slot = &plan->slots[i];
         if (slot->group == group && slot->stride == stride && slot->free_from <= from) {
             slot->free_from = until;
@@ -370,10 +381,7 @@ static int assign_slots(struct plan *plan, const struct lives *lives, const bool
             if (lives->place[id] == place && is_run(plan, id) && take_over(plan, lives, id)) {
                 continue;
             }
-            if (take_slot(plan, node_at(graph, id)->shape, place, lives->until[id],
-                          &plan->slot[id]) != 0) {
-                return SHOAL_ENOMEM;
-            }
+            if (take_slot(plan, id, place, lives->until[id]) != 0) return SHOAL_ENOMEM;
         }
     }
     return 0;

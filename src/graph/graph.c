@@ -215,6 +215,7 @@ graph_id node_add(struct graph *graph, const struct node_spec *spec)
         graph->inputs[graph->inputs_count++] = spec->inputs[i];
     }
     graph->nodes[++graph->nodes_count] = node;
+    graph->receives_count += spec->op == OP_RECEIVE;
     return graph->nodes_count;
 }
 

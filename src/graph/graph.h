@@ -163,16 +163,21 @@ int graph_decode(const uint8_t *bytes, size_t count, struct graph **graph_out, s
  * there, in the order given. An edge between parts becomes a send node in one and a receive node in
  * the other with the same number. Where work goes back and forth between two devices there are
  * several parts of one device. */
+struct graph_send {
+    graph_id node; /* of the part: the send node, whose value leaves as ... */
+    uint32_t edge;
+};
 struct graph_part {
     struct graph *graph; /* owned by the list */
     const char *device;  /* borrowed from the cut graph */
-    uint32_t *receives;  /* edge numbers, in the order of the part's receive nodes */
-    graph_id *sends;     /* nodes of the part whose values leave it ... */
-    uint32_t *sends_edges; /* ... and as which edge */
+    uint32_t level;      /* parts are in the order of levels */
+    uint32_t *receives;  /* edges, in the order of the part's receive nodes */
+    size_t receives_capacity;
     uint32_t receives_count;
+    struct graph_send *sends;
+    size_t sends_capacity;
     uint32_t sends_count;
-    /* where the nodes of the whole graph went: part_node[id] or GRAPH_NONE */
-    graph_id *nodes;
+    graph_id *nodes; /* by node of the cut graph: its node here, or GRAPH_NONE */
 };
 struct graph_parts {
     struct graph_part *parts;

@@ -175,6 +175,8 @@ struct op {
     void (*run)(const struct op_call *call);
     /* Sums over rows of its inputs, or reads others' rows: never part of a row stage. */
     bool whole;
+    /* Lays out its extra outputs in its own way, not by rows: they share their memory with nothing. */
+    bool extras_alone;
     /* The output may lie where input 0 does, when that is not needed any more. */
     bool in_place;
     /* Rows of the output that make one part of a tile stage. NULL: TILE_ROWS. */

@@ -442,7 +442,7 @@ static void attention_pool_grad_run(const struct op_call *call)
 
 const struct op op_attention = {.name = "attention", .inputs_min = 9, .inputs_max = 9,
                                 .infer = attention_infer, .extra = attention_extra,
-                                .grad = attention_grad, .run = attention_run,
+                                .extras_alone = true, .grad = attention_grad, .run = attention_run,
                                 .scratch = attention_scratch, .flops = attention_flops};
 const struct op op_attention_grad = {.name = "attention_grad", .inputs_min = 11, .inputs_max = 11,
                                      .infer = attention_grad_infer, .extra = attention_grad_extra,

@@ -91,6 +91,13 @@ static const char *output_infer(const struct graph *graph, struct node *node,
     const struct op *op = op_of(of->op);
     if (op->extra == NULL) return "has only one output";
     if (node->attrs[0] < 1 || node->attrs[0] > OP_EXTRAS_MAX) return "no such output";
+    for (graph_id id = inputs[0] + 1; id <= graph->nodes_count; id++) {
+        const struct node *other = node_at(graph, id);
+        if (other->op == OP_OUTPUT && node_input(graph, id, 0) == inputs[0] &&
+            other->attrs[0] == node->attrs[0]) {
+            return "that output has a node already";
+        }
+    }
     return op->extra(graph, of, node->attrs[0], &node->shape);
 }
 
