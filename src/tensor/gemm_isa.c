@@ -9,10 +9,12 @@
  * MR| A    |  C  |               by; a tile does MR * NR multiply-adds for MR + NR loads.
  *   +------+-----+
  *
- * A is read in place when its rows are stored (each row is a stream, reached from a few pointers)
- * and packed otherwise. A product with B stored transposed and few rows of A is turned round:
- * C^T = B^T A^T reads the large B^T in place, packs the small A^T and turns each tile of C in
- * registers, so that the large operand is never copied.
+ * A is read in place where its rows are stored (each row is a stream, reached from a few pointers)
+ * and where few columns of it are; it is packed where that would fill the cache with lines used in
+ * part, or where its rows lie a multiple of 4 KiB apart and would push each other out. A product
+ * with B stored transposed and few rows of A is turned round: C^T = B^T A^T reads the large B^T in
+ * place, packs the small A^T and turns each tile of C in registers, so that the large operand is
+ * never copied.
  *
  * An element is the sum over its blocks of k, in order, each summed from 0 in the order of k.
  * Blocks depend on k alone, so the cut of rows and columns never shows in the result. */
@@ -29,8 +31,11 @@
 #endif
 #define NV 2
 #define NR (NV * VF)
+#define SLOT ((MR + VF - 1) / VF * VF) /* floats that packed A has per step of k */
 #define KC 256
-#define MC 168 /* a multiple of 14 and 6 */
+#define MC 84 /* rows of A packed at once: a multiple of 14 and 6 */
+#define KC_IN_PLACE 64
+#define LD_ALIAS 1024
 
 /* Where a tile of C goes and what is done on the way. rows, cols: how much of it exists. */
 struct tile {
@@ -111,17 +116,17 @@ INLINE void store(const struct tile *tile, vf sums[][NV], size_t mr, size_t nv)
             vf_store(tile->c + i * tile->ldc + v * VF, finish(tile, sums[i][v], i, v * VF, VF));
 }
 
-/* One tile: the sums of A B over kc. Packed A has MR values per step of k, one after another; A in
- * place has rows lda apart, reached from every third row with lda as index, as addresses have room
- * for. */
-INLINE void micro(size_t mr, size_t nv, bool packed, size_t kc, const float *a, size_t lda,
+/* One tile: the sums of A B over kc. In columns, A has its mr values of one k side by side and the
+ * next k lda further on. In rows, they are lda apart, reached from every third row with lda as index,
+ * as addresses have room for. */
+INLINE void micro(size_t mr, size_t nv, bool columns, size_t kc, const float *a, size_t lda,
                   const float *b, const struct tile *tile)
 {
     vf sums[MR][NV];
     for (size_t i = 0; i < mr; i++)
         for (size_t v = 0; v < nv; v++) sums[i][v] = vf_zero();
     const float *third[(MR + 2) / 3];
-    for (size_t i = 0; i < mr; i += 3) {
+    for (size_t i = 0; i < mr && !columns; i += 3) {
         third[i / 3] = a + i * lda;
         __asm__("" : "+r"(third[i / 3])); /* Keeps the compiler from a pointer per row. */
     }
@@ -130,11 +135,11 @@ INLINE void micro(size_t mr, size_t nv, bool packed, size_t kc, const float *a, 
         for (size_t v = 0; v < nv; v++) bv[v] = vf_load(b + v * VF);
         b += nv * VF;
         for (size_t i = 0; i < mr; i++) {
-            const vf av = vf_set(packed ? a[i] : third[i / 3][i % 3 * lda]);
+            const vf av = vf_set(columns ? a[i] : third[i / 3][i % 3 * lda]);
             for (size_t v = 0; v < nv; v++) sums[i][v] = vf_fma(av, bv[v], sums[i][v]);
         }
-        if (packed) {
-            a += MR;
+        if (columns) {
+            a += lda;
         } else {
             for (size_t i = 0; i < mr; i += 3) third[i / 3]++;
         }
@@ -145,58 +150,49 @@ INLINE void micro(size_t mr, size_t nv, bool packed, size_t kc, const float *a, 
 typedef void micro_cb(size_t kc, const float *a, size_t lda, const float *b,
                       const struct tile *tile);
 
-#define MICRO(rows)                                                                                \
-    static void packed1_##rows(size_t kc, const float *a, size_t lda, const float *b,              \
-                               const struct tile *tile)                                            \
+#define MICRO(name, rows, nv, columns)                                                             \
+    static void name##_##rows(size_t kc, const float *a, size_t lda, const float *b,               \
+                              const struct tile *tile)                                             \
     {                                                                                              \
-        micro(rows, 1, true, kc, a, lda, b, tile);                                                 \
-    }                                                                                              \
-    static void packed2_##rows(size_t kc, const float *a, size_t lda, const float *b,              \
-                               const struct tile *tile)                                            \
-    {                                                                                              \
-        micro(rows, 2, true, kc, a, lda, b, tile);                                                 \
-    }                                                                                              \
-    static void inplace1_##rows(size_t kc, const float *a, size_t lda, const float *b,             \
-                                const struct tile *tile)                                           \
-    {                                                                                              \
-        micro(rows, 1, false, kc, a, lda, b, tile);                                                \
-    }                                                                                              \
-    static void inplace2_##rows(size_t kc, const float *a, size_t lda, const float *b,             \
-                                const struct tile *tile)                                           \
-    {                                                                                              \
-        micro(rows, 2, false, kc, a, lda, b, tile);                                                \
+        micro(rows, nv, columns, kc, a, lda, b, tile);                                             \
     }
+#define MICROS(rows)                                                                               \
+    MICRO(rows1, rows, 1, false)                                                                   \
+    MICRO(rows2, rows, 2, false) MICRO(columns1, rows, 1, true) MICRO(columns2, rows, 2, true)
+
+MICROS(1)
+MICROS(2)
+MICROS(4)
+#if MR == 14
+MICROS(8)
+MICROS(14)
+#else
+MICROS(6)
+#endif
+
+/* Tiles by how many rows they have, the largest first: the rows that are left over are made up from
+ * the smaller ones. Then by whether A is in columns, and the vectors in a row. */
 #define FOUR(rows)                                                                                 \
     {                                                                                              \
-        {inplace1_##rows, inplace2_##rows},                                                        \
+        rows,                                                                                      \
         {                                                                                          \
-            packed1_##rows, packed2_##rows                                                         \
+            {rows1_##rows, rows2_##rows},                                                          \
+            {                                                                                      \
+                columns1_##rows, columns2_##rows                                                   \
+            }                                                                                      \
         }                                                                                          \
     }
 
-MICRO(1)
-MICRO(2)
-MICRO(3)
-MICRO(4)
-MICRO(5)
-MICRO(6)
+static const struct {
+    size_t rows;
+    micro_cb *run[2][2];
+} micros[] = {
 #if MR == 14
-MICRO(7)
-MICRO(8)
-MICRO(9)
-MICRO(10)
-MICRO(11)
-MICRO(12)
-MICRO(13)
-MICRO(14)
+    FOUR(14), FOUR(8),
+#else
+    FOUR(6),
 #endif
-
-/* By rows, then whether A is packed, then the vectors of a row. */
-static micro_cb *const micros[MR + 1][2][2] = {
-    {{NULL}}, FOUR(1), FOUR(2), FOUR(3),  FOUR(4),  FOUR(5),  FOUR(6),
-#if MR == 14
-    FOUR(7),  FOUR(8), FOUR(9), FOUR(10), FOUR(11), FOUR(12), FOUR(13), FOUR(14),
-#endif
+    FOUR(4),  FOUR(2), FOUR(1),
 };
 
 /* Copies a (kc, cols) panel stored with rows ld apart; the missing columns become 0. */
@@ -231,46 +227,47 @@ static void pack_cols(size_t kc, size_t cols, size_t width, const float *x, size
     }
 }
 
-/* Packs rows of A into groups of MR; a_trans: A is stored (k, rows). */
-static void pack_a(size_t rows, size_t kc, const float *a, size_t lda, bool a_trans, float *to)
+/* Packs rows of A for tiles of MR rows, one after another; trans: A is stored (k, rows). */
+static void pack_a(size_t rows, size_t kc, const float *a, size_t lda, bool trans, float *to)
 {
-    for (size_t i = 0; i < rows; i += MR) {
+    for (size_t i = 0; i < rows; i += MR, to += kc * SLOT) {
         const size_t mr = rows - i < MR ? rows - i : MR;
-        float *group = to + i * kc;
-        if (a_trans) {
-            for (size_t l = 0; l < kc; l++)
-                for (size_t r = 0; r < mr; r++) group[l * MR + r] = a[l * lda + i + r];
+        if (trans) {
+            pack_rows(kc, mr, SLOT, a + i, lda, to);
         } else {
-            for (size_t r = 0; r < mr; r++)
-                for (size_t l = 0; l < kc; l++) group[l * MR + r] = a[(i + r) * lda + l];
+            pack_cols(kc, mr, SLOT, a + i * lda, lda, to);
         }
     }
 }
 
-/* One panel of B, packed, against `rows` rows of A. */
-static void panel(const struct tile *first, size_t kc, const float *a, size_t lda, bool packed,
-                  const float *b)
+/* How the rows of A are reached: in columns or rows; packed in groups of MR or not. */
+struct rows {
+    const float *a;
+    size_t lda;
+    bool columns;
+    bool packed;
+};
+
+/* One packed panel of B against all rows of a block. */
+static void panel(const struct tile *first, size_t kc, const struct rows *x, const float *b)
 {
     const size_t nv = first->cols > VF ? 2 : 1;
     struct tile tile = *first;
-    size_t left = first->rows;
-    /* Equal tiles rather than a thin last one. */
-    const size_t tiles = (left + MR - 1) / MR;
-    (void)tiles;
-    while (left > 0) {
-        const size_t mr = left < MR ? left : MR;
-        tile.rows = mr;
-        micros[mr][packed][nv - 1](kc, a, lda, b, &tile);
-        a += mr * (packed ? kc : lda);
+    for (size_t row = 0, kind = 0; row < first->rows; row += tile.rows) {
+        while (micros[kind].rows > first->rows - row) kind++;
+        tile.rows = micros[kind].rows;
+        const float *a = x->packed    ? x->a + row / MR * kc * SLOT + row % MR
+                         : x->columns ? x->a + row
+                                      : x->a + row * x->lda;
+        micros[kind].run[x->columns][nv - 1](kc, a, x->lda, b, &tile);
         if (tile.turned) {
-            tile.c += mr;
-            if (tile.bias != NULL) tile.bias += mr;
-            if (tile.mask != NULL) tile.mask += mr;
+            tile.c += tile.rows;
+            if (tile.bias != NULL) tile.bias += tile.rows;
+            if (tile.mask != NULL) tile.mask += tile.rows;
         } else {
-            tile.c += mr * tile.ldc;
-            if (tile.mask != NULL) tile.mask += mr * tile.ldmask;
+            tile.c += tile.rows * tile.ldc;
+            if (tile.mask != NULL) tile.mask += tile.rows * tile.ldmask;
         }
-        left -= mr;
     }
 }
 
@@ -338,24 +335,29 @@ static struct tile tile_of(const struct kern_gemm *job, const struct product *p,
 static void block(const struct kern_gemm *job, const struct product *p, size_t l0, size_t kc)
 {
     _Alignas(64) float pack_y[KC * NR];
-    _Alignas(64) float pack_x[MC * KC];
+    _Alignas(64) float pack_x[MC / MR * SLOT * KC];
     const float *x = p->x + (p->x_trans ? l0 * p->ldx : l0);
     const float *y = p->y + (p->y_trans ? l0 : l0 * p->ldy);
-    const bool packed = p->x_trans;
-    const size_t mc = packed ? MC : p->rows;
+    struct rows rows = {.lda = p->ldx, .columns = p->x_trans};
+    rows.packed = (p->x_trans && kc > KC_IN_PLACE) || p->ldx % LD_ALIAS == 0;
+    if (rows.packed) rows = (struct rows){.lda = SLOT, .columns = true, .packed = true};
+    const size_t mc = rows.packed ? MC : p->rows;
     for (size_t i = 0; i < p->rows; i += mc) {
-        const size_t rows = p->rows - i < mc ? p->rows - i : mc;
-        const float *xi = x + (p->x_trans ? i : i * p->ldx);
-        if (packed) pack_a(rows, kc, xi, p->ldx, p->x_trans, pack_x);
+        const size_t count = p->rows - i < mc ? p->rows - i : mc;
+        rows.a = x + (p->x_trans ? i : i * p->ldx);
+        if (rows.packed) {
+            pack_a(count, kc, rows.a, p->ldx, p->x_trans, pack_x);
+            rows.a = pack_x;
+        }
         for (size_t j = 0; j < p->cols; j += NR) {
-            const struct tile tile = tile_of(job, p, i, j, rows, l0, kc);
+            const struct tile tile = tile_of(job, p, i, j, count, l0, kc);
             const size_t width = tile.cols > VF ? NR : VF;
             if (p->y_trans) {
                 pack_cols(kc, tile.cols, width, y + j * p->ldy, p->ldy, pack_y);
             } else {
                 pack_rows(kc, tile.cols, width, y + j, p->ldy, pack_y);
             }
-            panel(&tile, kc, packed ? pack_x : xi, p->ldx, packed, pack_y);
+            panel(&tile, kc, &rows, pack_y);
         }
     }
 }
