@@ -124,7 +124,7 @@ TEST(very_deep_trees_are_refused)
 {
     struct err err = {0};
     char path[400] = "d";
-    for (int i = 0; i < 70; i++) strcat(path, "/d");
+    for (size_t i = 0; i < 70; i++) memcpy(path + 1 + 2 * i, "/d", 3);
     CHECK_OK(io_make_dirs(path, &err));
     CHECK_INT(io_remove_tree("d", &err), SHOAL_ELIMIT);
 }
