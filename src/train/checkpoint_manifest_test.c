@@ -2,7 +2,7 @@
 
 #include "../tests/test.h"
 #include "base/mem.h"
-#include "train/checkpoint_layout.h"
+#include "io/file.h"
 
 static struct err err;
 
@@ -112,6 +112,23 @@ TEST(what_does_not_hold_together_is_refused)
         }
     }
     CHECK_INT(mem_bytes_total(), 0);
+}
+
+/* Fuzzing starts from manifests that are read. */
+TEST(seeds_are_valid)
+{
+    static const char *const seeds[] = {"empty", "small"};
+    for (size_t i = 0; i < 2; i++) {
+        char path[64];
+        char *body = NULL;
+        size_t count = 0;
+        struct checkpoint *checkpoint = NULL;
+        snprintf(path, sizeof path, "fuzz/checkpoint_manifest/%s", seeds[i]);
+        CHECK_OK(io_read_whole(test_path(path), 65536, &body, &count, &err));
+        CHECK_OK(parse(body, &checkpoint));
+        checkpoint_close(checkpoint);
+        mem_free(body);
+    }
 }
 
 TEST(tensor_names)
