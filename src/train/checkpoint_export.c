@@ -53,8 +53,8 @@ static int find_pieces(struct export *export, const struct checkpoint_table *tab
         const struct safetensors_tensor *got = safetensors_find(file, export->name.text);
         if (got == NULL || got->type != want.type || got->bytes_count != want.bytes_count) {
             return err_set(err, SHOAL_ECORRUPT, "%s/%s has no tensor %s as the manifest says",
-                           export->checkpoint->folder,
-                           export->checkpoint->files[shard->file].name, export->name.text);
+                           export->checkpoint->folder, export->checkpoint->files[shard->file].name,
+                           export->name.text);
         }
         pieces->shards[s] = got->bytes;
     }

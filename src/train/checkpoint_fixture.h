@@ -113,7 +113,8 @@ static inline void fixture_dump(struct store *store, struct str *text)
                 CHECK_OK(store_cut_read(cut, &read, &err));
                 str_printf(text, "  %llu %u %u:", (unsigned long long)key, step, count);
                 for (uint32_t p = 0; p < info.parts; p++) {
-                    for (uint32_t c = 0; c < width; c++) str_printf(text, " %a", (double)parts[p][c]);
+                    for (uint32_t c = 0; c < width; c++)
+                        str_printf(text, " %a", (double)parts[p][c]);
                 }
                 str_add(text, "\n");
             }

@@ -58,8 +58,8 @@ int checkpoint_folder_split(const char *path, char **parent_out, char **name_out
     while (start > 0 && path[start - 1] != '/') start--;
     size_t parent_end = start;
     while (parent_end > 1 && path[parent_end - 1] == '/') parent_end--;
-    char *parent = start == 0 ? mem_strdup(MEM_TRAIN, ".")
-                              : mem_strndup(MEM_TRAIN, path, parent_end);
+    char *parent =
+        start == 0 ? mem_strdup(MEM_TRAIN, ".") : mem_strndup(MEM_TRAIN, path, parent_end);
     char *name = mem_strndup(MEM_TRAIN, path + start, end - start);
     if (parent == NULL || name == NULL) {
         mem_free(parent);
@@ -148,8 +148,8 @@ static int settle_replaced(const char *model_dir, const char *name, struct err *
     char *path = NULL;
     int rc = join(model_dir, REPLACED, step, &replaced, err);
     if (rc == 0) rc = checkpoint_path(model_dir, step, &path, err);
-    if (rc == 0) rc = io_exists(path) ? io_remove_tree(replaced, err)
-                                      : io_rename(replaced, path, err);
+    if (rc == 0)
+        rc = io_exists(path) ? io_remove_tree(replaced, err) : io_rename(replaced, path, err);
     mem_free(replaced);
     mem_free(path);
     return rc;

@@ -24,10 +24,10 @@ struct slice {
     uint32_t into;                        /* the store's table */
     uint32_t shard;
     uint32_t shards;
-    uint64_t rows;   /* dense: elements */
-    uint64_t first;  /* dense: first element */
-    bool must_have;  /* every tensor must be there */
-    int wrong;       /* the code for what does not fit: SHOAL_ECORRUPT or SHOAL_EMISMATCH */
+    uint64_t rows;  /* dense: elements */
+    uint64_t first; /* dense: first element */
+    bool must_have; /* every tensor must be there */
+    int wrong;      /* the code for what does not fit: SHOAL_ECORRUPT or SHOAL_EMISMATCH */
     struct checkpoint_init_report *report; /* NULL: none */
 };
 
@@ -237,8 +237,8 @@ static int load_slice(const struct slice *slice, struct store *store, uint32_t *
 /* ---- Checkpoints -------------------------------------------------------------------------------- */
 
 /* `like` has everything but file and shard. *loaded: tensors, counted once for all their shards. */
-static int load_shards(struct checkpoint_files *files, const struct slice *like, struct store *store,
-                       uint32_t *loaded, struct err *err)
+static int load_shards(struct checkpoint_files *files, const struct slice *like,
+                       struct store *store, uint32_t *loaded, struct err *err)
 {
     uint32_t in_shard = 0;
     for (uint32_t s = 0; s < like->table->shards_count; s++) {
@@ -286,9 +286,9 @@ void checkpoint_init_report_fini(struct checkpoint_init_report *report)
     report->loaded = 0;
 }
 
-static int init_from_saved_table(struct checkpoint_files *files, const struct checkpoint_table *saved,
-                                 struct store *store, struct checkpoint_init_report *report,
-                                 struct err *err)
+static int init_from_saved_table(struct checkpoint_files *files,
+                                 const struct checkpoint_table *saved, struct store *store,
+                                 struct checkpoint_init_report *report, struct err *err)
 {
     struct slice like = {
         .table = saved, .must_have = true, .wrong = SHOAL_EMISMATCH, .report = report};

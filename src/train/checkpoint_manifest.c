@@ -270,8 +270,8 @@ void checkpoint_manifest_write(const struct checkpoint *checkpoint, struct str *
 {
     ASSERT(manifest->bytes == 0);
     ASSERT(checkpoint->step < NUMBER_MAX);
-    str_printf(manifest, "{\n\"format\": \"%s\",\n\"version\": %d,\n\"step\": %" PRIu64 ",\n", FORMAT,
-               VERSION, checkpoint->step);
+    str_printf(manifest, "{\n\"format\": \"%s\",\n\"version\": %d,\n\"step\": %" PRIu64 ",\n",
+               FORMAT, VERSION, checkpoint->step);
     add_on_one_line(manifest, "config", checkpoint->config);
     add_on_one_line(manifest, "position", checkpoint->position);
     write_body(checkpoint, manifest);
@@ -453,8 +453,8 @@ static int read_parts(const json_t *list, struct checkpoint_table *table, const 
 static int read_table(const json_t *item, struct checkpoint_table *table, const struct place *place)
 {
     uint32_t kind = 0;
-    int rc = copy_text(json_object_get(item, "name"), "name", CHECKPOINT_NAME_MAX, &table->name,
-                       place);
+    int rc =
+        copy_text(json_object_get(item, "name"), "name", CHECKPOINT_NAME_MAX, &table->name, place);
     if (rc == 0) rc = read_choice(item, "kind", kind_names, 3, &kind, place);
     if (rc == 0) rc = read_u64(item, "rows", STORE_ELEMENTS_MAX, &table->rows, place);
     if (rc == 0) rc = read_u32(item, "cols", UINT32_MAX, &table->cols, place);
@@ -487,13 +487,13 @@ static void count_rows(struct checkpoint_table *table)
 
 static int read_file(const json_t *item, struct checkpoint_file *file, const struct place *place)
 {
-    int rc = copy_text(json_object_get(item, "name"), "name", CHECKPOINT_NAME_MAX, &file->name,
-                       place);
+    int rc =
+        copy_text(json_object_get(item, "name"), "name", CHECKPOINT_NAME_MAX, &file->name, place);
     if (rc == 0) rc = read_u64(item, "bytes", NUMBER_MAX, &file->bytes, place);
     if (rc == 0) rc = read_crc(item, &file->crc32c, place);
     /* A name from outside must not lead out of the folder. */
-    if (rc == 0 && (file->name[0] == '\0' || file->name[0] == '.' ||
-                    strchr(file->name, '/') != NULL)) {
+    if (rc == 0 &&
+        (file->name[0] == '\0' || file->name[0] == '.' || strchr(file->name, '/') != NULL)) {
         rc = wrong(place, "name");
     }
     return rc;
@@ -506,8 +506,7 @@ static int read_files(const json_t *list, struct checkpoint *checkpoint, struct 
         return err_set(err, SHOAL_ECORRUPT, "no valid list of files");
     }
     const size_t all = checkpoint->files_count + count;
-    struct checkpoint_file *files =
-        mem_realloc(MEM_TRAIN, checkpoint->files, all * sizeof *files);
+    struct checkpoint_file *files = mem_realloc(MEM_TRAIN, checkpoint->files, all * sizeof *files);
     if (files == NULL) return no_memory(err);
     checkpoint->files = files;
     int rc = 0;

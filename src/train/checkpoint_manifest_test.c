@@ -68,40 +68,56 @@ TEST(what_does_not_hold_together_is_refused)
         {"other format", "{\n\"format\": \"x\",\n", SHOAL_ECORRUPT, "not a checkpoint's manifest"},
         {"newer version", "{\n\"format\": \"shoal-checkpoint\",\n\"version\": 2,\n",
          SHOAL_EMISMATCH, "format version 2, this program reads 1"},
-        {"no tables", HEAD JOB "\"tables\": 1,\n\"files\": [],\n", SHOAL_ECORRUPT, "list of tables"},
+        {"no tables", HEAD JOB "\"tables\": 1,\n\"files\": [],\n", SHOAL_ECORRUPT,
+         "list of tables"},
         {"no files", HEAD JOB "\"tables\": [],\n", SHOAL_ECORRUPT, "list of files"},
         {"no position", HEAD "\"config\": {},\n\"tables\": [\n" FIXED FILES, SHOAL_ECORRUPT,
          "no line for \"position\""},
-        {"a shard missing", HEAD JOB "\"tables\": [\n" TABLE("fixed", "4", "3", "2")
-         SHARD(0) STREAM "]}\n" FILES, SHOAL_ECORRUPT, "shard 1 of 2 is missing"},
-        {"a shard twice", HEAD JOB "\"tables\": [\n" TABLE("fixed", "4", "3", "2") SHARD(0) STREAM
-         ", " SHARD(0) STREAM "]}\n" FILES, SHOAL_ECORRUPT, "twice"},
-        {"a shard too many", HEAD JOB "\"tables\": [\n" TABLE("fixed", "4", "3", "2") SHARD(2)
-         STREAM "]}\n" FILES, SHOAL_ECORRUPT, "\"shard\""},
-        {"wrong rows", HEAD JOB "\"tables\": [\n" TABLE("fixed", "6", "3", "2") SHARD(0) STREAM ", "
-         SHARD(1) STREAM "]}\n" FILES, SHOAL_ECORRUPT, "\"rows\""},
-        {"dense with gaps", HEAD JOB "\"tables\": [\n" TABLE("dense", "2", "2", "2") SHARD(0) STREAM
-         ", " SHARD(1) STREAM "]}\n" FILES, SHOAL_ECORRUPT, "starts at element 0"},
-        {"dense too small", HEAD JOB "\"tables\": [\n" TABLE("dense", "2", "2", "1") SHARD(0) STREAM
-         "]}\n" FILES, SHOAL_ECORRUPT, "2 elements in all"},
+        {"a shard missing",
+         HEAD JOB "\"tables\": [\n" TABLE("fixed", "4", "3", "2") SHARD(0) STREAM "]}\n" FILES,
+         SHOAL_ECORRUPT, "shard 1 of 2 is missing"},
+        {"a shard twice",
+         HEAD JOB "\"tables\": [\n" TABLE("fixed", "4", "3", "2") SHARD(0) STREAM ", " SHARD(0)
+             STREAM "]}\n" FILES,
+         SHOAL_ECORRUPT, "twice"},
+        {"a shard too many",
+         HEAD JOB "\"tables\": [\n" TABLE("fixed", "4", "3", "2") SHARD(2) STREAM "]}\n" FILES,
+         SHOAL_ECORRUPT, "\"shard\""},
+        {"wrong rows",
+         HEAD JOB "\"tables\": [\n" TABLE("fixed", "6", "3", "2") SHARD(0) STREAM ", " SHARD(1)
+             STREAM "]}\n" FILES,
+         SHOAL_ECORRUPT, "\"rows\""},
+        {"dense with gaps",
+         HEAD JOB "\"tables\": [\n" TABLE("dense", "2", "2", "2") SHARD(0) STREAM ", " SHARD(1)
+             STREAM "]}\n" FILES,
+         SHOAL_ECORRUPT, "starts at element 0"},
+        {"dense too small",
+         HEAD JOB "\"tables\": [\n" TABLE("dense", "2", "2", "1") SHARD(0) STREAM "]}\n" FILES,
+         SHOAL_ECORRUPT, "2 elements in all"},
         {"unknown kind", HEAD JOB "\"tables\": [\n" TABLE("odd", "2", "2", "1") "]}\n" FILES,
          SHOAL_ECORRUPT, "\"kind\""},
         {"no columns", HEAD JOB "\"tables\": [\n" TABLE("fixed", "2", "0", "1") "]}\n" FILES,
          SHOAL_ECORRUPT, "\"cols\""},
         {"no shards", HEAD JOB "\"tables\": [\n" TABLE("fixed", "2", "1", "0") "]}\n" FILES,
          SHOAL_ECORRUPT, "\"shards\""},
-        {"too many shards", HEAD JOB "\"tables\": [\n" TABLE("fixed", "2", "1", "1025") "]}\n" FILES,
-         SHOAL_ECORRUPT, "\"shards\""},
+        {"too many shards",
+         HEAD JOB "\"tables\": [\n" TABLE("fixed", "2", "1", "1025") "]}\n" FILES, SHOAL_ECORRUPT,
+         "\"shards\""},
         {"half a row", HEAD JOB "\"tables\": [\n" TABLE("fixed", "2.5", "1", "1") "]}\n" FILES,
          SHOAL_ECORRUPT, "\"rows\""},
         {"fewer than none", HEAD JOB "\"tables\": [\n" TABLE("fixed", "-1", "1", "1") "]}\n" FILES,
          SHOAL_ECORRUPT, "\"rows\""},
-        {"too large a tensor", HEAD JOB "\"tables\": [\n" TABLE("dense", "274877906944", "2", "1")
-         "]}\n" FILES, SHOAL_ECORRUPT, "\"cols\""},
-        {"a file elsewhere", HEAD JOB "\"tables\": [],\n\"files\": [{\"name\": \"../f\", \"bytes\": "
-         "1, \"crc32c\": \"00000000\"}],\n", SHOAL_ECORRUPT, "\"name\""},
-        {"a short checksum", HEAD JOB "\"tables\": [],\n\"files\": [{\"name\": \"f\", \"bytes\": 1, "
-         "\"crc32c\": \"0000000\"}],\n", SHOAL_ECORRUPT, "\"crc32c\""},
+        {"too large a tensor",
+         HEAD JOB "\"tables\": [\n" TABLE("dense", "274877906944", "2", "1") "]}\n" FILES,
+         SHOAL_ECORRUPT, "\"cols\""},
+        {"a file elsewhere",
+         HEAD JOB "\"tables\": [],\n\"files\": [{\"name\": \"../f\", \"bytes\": "
+                  "1, \"crc32c\": \"00000000\"}],\n",
+         SHOAL_ECORRUPT, "\"name\""},
+        {"a short checksum",
+         HEAD JOB "\"tables\": [],\n\"files\": [{\"name\": \"f\", \"bytes\": 1, "
+                  "\"crc32c\": \"0000000\"}],\n",
+         SHOAL_ECORRUPT, "\"crc32c\""},
         {"a key twice", HEAD HEAD, SHOAL_ECORRUPT, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -315,8 +315,8 @@ TEST(a_path_is_resolved_to_a_checkpoint)
         const char *path;
         const char *want; /* NULL: SHOAL_ENOENT */
     } cases[] = {
-        {"m", "m/ckpt-10"},           {"m/", "m//ckpt-10"},   {"m/ckpt-9", "m/ckpt-9"},
-        {"m/ckpt-9/", "m/ckpt-9/"},   {"empty", NULL},        {"absent", NULL},
+        {"m", "m/ckpt-10"},         {"m/", "m//ckpt-10"}, {"m/ckpt-9", "m/ckpt-9"},
+        {"m/ckpt-9/", "m/ckpt-9/"}, {"empty", NULL},      {"absent", NULL},
         {"m/ckpt-11", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -408,8 +408,8 @@ static void check_whole(const struct safetensors *file, struct store *store, con
         float *want = calloc((size_t)count * info.cols, sizeof *want);
         CHECK(want != NULL);
         if (info.kind == STORE_DENSE) {
-            CHECK_OK(store_fetch_dense(store, table, part, 0, (uint64_t)count * info.cols, want,
-                                       &err));
+            CHECK_OK(
+                store_fetch_dense(store, table, part, 0, (uint64_t)count * info.cols, want, &err));
         } else {
             struct store_rows rows = {.table = table, .count = count, .keys = keys};
             rows.parts[part] = want;
@@ -570,11 +570,13 @@ TEST(what_does_not_fit_is_not_taken)
         enum store_kind kind;
         uint64_t rows;
         uint32_t cols;
-        const char *text;      /* of the error for the file */
+        const char *text;        /* of the error for the file */
         const char *folder_text; /* and for the checkpoint */
     } cases[] = {
-        {"hidden/0/weight", STORE_DENSE, 5, 6, "hidden/0/weight is F32 x 6 x 5, the model wants F32 "
-         "x 5 x 6", "the model wants dense 5 x 6"},
+        {"hidden/0/weight", STORE_DENSE, 5, 6,
+         "hidden/0/weight is F32 x 6 x 5, the model wants F32 "
+         "x 5 x 6",
+         "the model wants dense 5 x 6"},
         {"user_id/embedding", STORE_FIXED, 11, 3, "F32 x 10 x 3", "fixed 11 x 3"},
         {"user_id/embedding", STORE_DYNAMIC, 0, 3, "no user_id/keys: the table is dynamic",
          "the model wants dynamic"},
@@ -654,8 +656,9 @@ TEST(no_permission_loses_nothing)
     CHECK_INT(checkpoint_save(&(struct checkpoint_save){.model_dir = "m", .step = 2}, store, &err),
               SHOAL_EACCES);
     CHECK_HAS(err.text, "m/.tmp-ckpt-2");
-    CHECK_INT(checkpoint_save(&(struct checkpoint_save){.model_dir = "new/er", .step = 2}, store,
-                              &err), SHOAL_EACCES);
+    CHECK_INT(
+        checkpoint_save(&(struct checkpoint_save){.model_dir = "new/er", .step = 2}, store, &err),
+        SHOAL_EACCES);
     if (user == 0) CHECK(seteuid(user) == 0);
     CHECK(chmod("m", 0755) == 0);
     check_untouched("m", store);

@@ -136,8 +136,8 @@ static int add_file_entry(struct checkpoint_writer *writer, const char *name, st
     if (described->files_count == CHECKPOINT_FILES_MAX) {
         return err_set(err, SHOAL_ELIMIT, "more than %u files", CHECKPOINT_FILES_MAX);
     }
-    struct checkpoint_file *files = mem_realloc(MEM_TRAIN, described->files,
-                                                (described->files_count + 1) * sizeof *files);
+    struct checkpoint_file *files =
+        mem_realloc(MEM_TRAIN, described->files, (described->files_count + 1) * sizeof *files);
     if (files == NULL) return no_memory(err);
     described->files = files;
     files[described->files_count].name = mem_strdup(MEM_TRAIN, name);

@@ -73,7 +73,10 @@ TEST(a_file_starts_with_its_version)
     CHECK_INT(count, 12 + 24 + 4);
     CHECK_INT(bytes[0], 24);
     CHECK_INT(bytes[12], 0x09);
-    CHECK(memcmp(bytes + 21, "\x1a\x0d" "brain.Event:2", 15) == 0);
+    CHECK(memcmp(bytes + 21,
+                 "\x1a\x0d"
+                 "brain.Event:2",
+                 15) == 0);
     uint32_t crc = 0;
     memcpy(&crc, bytes + 36, 4);
     CHECK_INT(crc, hash_crc32c_mask(hash_crc32c(0, bytes + 12, 24)));
@@ -147,7 +150,7 @@ TEST(foreign_events_are_understood)
 {
     uint8_t bytes[128];
     size_t count = 0;
-    const uint8_t value_a[] = {0x0a, 1, 'a', 0x15, 0, 0, 0x80, 0x3f};      /* a = 1 */
+    const uint8_t value_a[] = {0x0a, 1, 'a', 0x15, 0, 0, 0x80, 0x3f};       /* a = 1 */
     const uint8_t value_b[] = {0x15, 0, 0, 0, 0x40, 0x0a, 1, 'b', 0x48, 5}; /* b = 2, unknown 9 */
     const uint8_t value_c[] = {0x0a, 1, 'c', 0x22, 2, 0, 0};                /* an image: no point */
     bytes[count++] = 0x2a;

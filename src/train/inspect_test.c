@@ -21,10 +21,9 @@ static struct err err;
 static void save(uint64_t step)
 {
     struct store *store = fixture_trained(1);
-    CHECK_OK(checkpoint_save(&(struct checkpoint_save){.model_dir = "m",
-                                                       .step = step,
-                                                       .config = "{\"a\": 1}"},
-                             store, &err));
+    CHECK_OK(checkpoint_save(
+        &(struct checkpoint_save){.model_dir = "m", .step = step, .config = "{\"a\": 1}"}, store,
+        &err));
     store_destroy(store);
 }
 

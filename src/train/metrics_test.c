@@ -77,11 +77,11 @@ TEST(golden_numbers_are_reached)
         const json_t *labels = json_object_get(entry, "labels");
         float *label_values = floats_of(labels);
         float *predictions = floats_of(json_object_get(entry, "predictions"));
-        const struct metrics_result result = measured(
-            &(struct metrics_opts){.task = METRICS_BINARY},
-            &(struct metrics_batch){.rows = (uint32_t)json_array_size(labels),
-                                    .labels = label_values,
-                                    .predictions = predictions});
+        const struct metrics_result result =
+            measured(&(struct metrics_opts){.task = METRICS_BINARY},
+                     &(struct metrics_batch){.rows = (uint32_t)json_array_size(labels),
+                                             .labels = label_values,
+                                             .predictions = predictions});
         golden_check(entry, "auc_500", result.auc);
         golden_check(entry, "auc_exact", result.auc_exact);
         golden_check(entry, "log_loss", result.log_loss);
@@ -112,12 +112,10 @@ TEST(exact_auc_equals_counting_pairs)
             if (predictions[i] == predictions[j]) right += weight / 2;
         }
     }
-    const struct metrics_result result =
-        measured(&(struct metrics_opts){.task = METRICS_BINARY},
-                 &(struct metrics_batch){.rows = ROWS,
-                                         .labels = labels,
-                                         .predictions = predictions,
-                                         .weights = weights});
+    const struct metrics_result result = measured(
+        &(struct metrics_opts){.task = METRICS_BINARY},
+        &(struct metrics_batch){
+            .rows = ROWS, .labels = labels, .predictions = predictions, .weights = weights});
     CHECK_NEAR(result.auc_exact, right / pairs, 1e-12);
 }
 
@@ -136,8 +134,9 @@ TEST(auc_by_thresholds_follows_the_definition_at_the_thresholds)
     double area = 0;
     double last[2] = {0, 0};
     for (int t = 0; t < 500; t++) {
-        const float threshold =
-            t == 0 ? -1e-7f : t == 499 ? (float)(1 + 1e-7) : (float)((double)t / 499);
+        const float threshold = t == 0     ? -1e-7f
+                                : t == 499 ? (float)(1 + 1e-7)
+                                           : (float)((double)t / 499);
         double sums[2][2] = {{0, 0}, {0, 0}}; /* [label][above] */
         for (int i = 0; i < ROWS; i++) {
             sums[labels[i] != 0][predictions[i] > threshold] += (double)weights[i];
@@ -148,12 +147,10 @@ TEST(auc_by_thresholds_follows_the_definition_at_the_thresholds)
         last[0] = x;
         last[1] = y;
     }
-    const struct metrics_result result =
-        measured(&(struct metrics_opts){.task = METRICS_BINARY},
-                 &(struct metrics_batch){.rows = ROWS,
-                                         .labels = labels,
-                                         .predictions = predictions,
-                                         .weights = weights});
+    const struct metrics_result result = measured(
+        &(struct metrics_opts){.task = METRICS_BINARY},
+        &(struct metrics_batch){
+            .rows = ROWS, .labels = labels, .predictions = predictions, .weights = weights});
     CHECK_NEAR(result.auc, area, 1e-12);
 }
 
@@ -353,8 +350,7 @@ TEST(wrong_values_are_refused_with_their_row)
         {"a score", METRICS_CLASSES, 1, 3, 1, 0, SHOAL_EINVAL, "probability of row 1"},
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        struct metrics *metrics =
-            made(&(struct metrics_opts){.task = cases[c].task, .classes = 2});
+        struct metrics *metrics = made(&(struct metrics_opts){.task = cases[c].task, .classes = 2});
         const float labels[] = {0, cases[c].label};
         const float predictions[] = {0, cases[c].task == METRICS_CLASSES ? 0 : cases[c].prediction,
                                      0, cases[c].prediction};
@@ -374,7 +370,8 @@ TEST(wrong_values_are_refused_with_their_row)
     }
     struct metrics *metrics = NULL;
     CHECK_INT(metrics_create(&(struct metrics_opts){.task = METRICS_CLASSES, .classes = 1},
-                             &metrics, &err), SHOAL_EINVAL);
+                             &metrics, &err),
+              SHOAL_EINVAL);
     CHECK_INT(metrics_create(&(struct metrics_opts){.ndcg_k = 1001}, &metrics, &err), SHOAL_ELIMIT);
 }
 

@@ -18,17 +18,18 @@
 #define WIDTH_MAX 1024u
 
 struct progress {
-    int fd;           /* set at create, then read only, as is is_terminal */
+    int fd; /* set at create, then read only, as is is_terminal */
     bool is_terminal;
     bool has_start;
-    uint64_t start_ns;     /* the first state: what time left goes by */
+    uint64_t start_ns; /* the first state: what time left goes by */
     double start_share;
     uint64_t drawn_ns;
 
-    pthread_mutex_t lock; /* guards the rest; taken inside the log's own lock, so never log under it */
-    struct str line;      /* what the live line says */
-    bool is_drawn;        /* the line is on the screen */
-    uint32_t aside;       /* lines being written beside it */
+    pthread_mutex_t
+        lock;        /* guards the rest; taken inside the log's own lock, so never log under it */
+    struct str line; /* what the live line says */
+    bool is_drawn;   /* the line is on the screen */
+    uint32_t aside;  /* lines being written beside it */
 };
 
 static void write_out(int fd, const char *text, size_t count)

@@ -59,11 +59,17 @@ TEST(a_line_has_the_fields_that_are_known)
         double left_secs;
         const char *want;
     } cases[] = {
-        {"all", {500, 1000, 2, 0.431234, 0.0987654, 812345.2, 0}, 100,
+        {"all",
+         {500, 1000, 2, 0.431234, 0.0987654, 812345.2, 0},
+         100,
          "step 500/1000  epoch 2  loss 0.43123  lr 0.09877  812,345 examples/s  01:40 left"},
-        {"no limit, no epoch, no end", {7, 0, 0, 1, 1e-4, 0, 0}, -1,
+        {"no limit, no epoch, no end",
+         {7, 0, 0, 1, 1e-4, 0, 0},
+         -1,
          "step 7  loss 1  lr 0.0001  0 examples/s"},
-        {"hours", {7, 0, 1, 1, 1, 10, 0}, 7509,
+        {"hours",
+         {7, 0, 1, 1, 1, 10, 0},
+         7509,
          "step 7  epoch 1  loss 1  lr 1  10 examples/s  2:05:09 left"},
         {"rate not known", {7, 0, 1, 1, 1, NAN, 0}, 0, "step 7  epoch 1  loss 1  lr 1  00:00 left"},
         {"infinite loss", {7, 0, 1, INFINITY, 1, -1, 0}, NAN, "step 7  epoch 1  loss inf  lr 1"},
