@@ -20,6 +20,7 @@
 
 /* JSON numbers are read as doubles (jansson's integers are signed): whole up to here. */
 #define NUMBER_MAX ((uint64_t)1 << 53)
+#define LOAD_FLAGS (JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL)
 
 static const char *const kind_names[] = {
     [STORE_DENSE] = "dense", [STORE_FIXED] = "fixed", [STORE_DYNAMIC] = "dynamic"};
@@ -575,7 +576,7 @@ static int read_body(const json_t *root, struct checkpoint *checkpoint, struct e
 static int load_json(const char *text, size_t bytes, json_t **root_out, struct err *err)
 {
     json_error_t why;
-    *root_out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &why);
+    *root_out = json_loadb(text, bytes, LOAD_FLAGS, &why);
     if (*root_out != NULL) return 0;
     return err_set(err, SHOAL_ECORRUPT, "line %d, column %d: %s", why.line, why.column, why.text);
 }
@@ -614,16 +615,25 @@ int checkpoint_complete(const struct checkpoint *checkpoint, struct err *err)
     return 0;
 }
 
-/* The value of a key that has a line of its own, as it was written. */
-static int copy_line(const char *text, size_t bytes, const char *key, char **out, struct err *err)
+/* The value of a key that has a line of its own, as it was written: read by others, who may want all
+ * 64 bits of a number. What stands on the line must be that value and nothing else. */
+static int copy_line(const json_t *root, const char *text, size_t bytes, const char *key,
+                     char **out, struct err *err)
 {
     char start[32];
     const int start_bytes = snprintf(start, sizeof start, "\n\"%s\": ", key);
     const char *from = memmem(text, bytes, start, (size_t)start_bytes);
     if (from != NULL) from += start_bytes;
-    const char *to = from == NULL ? NULL : memmem(from, (size_t)(text + bytes - from), ",\n", 2);
-    if (to == NULL) return err_set(err, SHOAL_ECORRUPT, "no line for \"%s\"", key);
-    *out = mem_strndup(MEM_TRAIN, from, (size_t)(to - from));
+    const char *end = from == NULL ? NULL : memchr(from, '\n', (size_t)(text + bytes - from));
+    if (end == NULL || end == from || end[-1] != ',') {
+        return err_set(err, SHOAL_ECORRUPT, "no line for \"%s\"", key);
+    }
+    const size_t count = (size_t)(end - 1 - from);
+    json_t *value = json_loadb(from, count, LOAD_FLAGS | JSON_DECODE_ANY, NULL);
+    const bool same = value != NULL && json_equal(value, json_object_get(root, key));
+    json_decref(value);
+    if (!same) return err_set(err, SHOAL_ECORRUPT, "no value in the line for \"%s\"", key);
+    *out = mem_strndup(MEM_TRAIN, from, count);
     return *out == NULL ? no_memory(err) : 0;
 }
 
@@ -658,8 +668,8 @@ static int parse(const char *text, size_t bytes, struct checkpoint *checkpoint, 
                      (unsigned long long)version, VERSION);
     }
     if (rc == 0) rc = read_u64(root, "step", NUMBER_MAX - 1, &checkpoint->step, &place);
-    if (rc == 0) rc = copy_line(text, bytes, "config", &checkpoint->config, err);
-    if (rc == 0) rc = copy_line(text, bytes, "position", &checkpoint->position, err);
+    if (rc == 0) rc = copy_line(root, text, bytes, "config", &checkpoint->config, err);
+    if (rc == 0) rc = copy_line(root, text, bytes, "position", &checkpoint->position, err);
     if (rc == 0) rc = read_body(root, checkpoint, err);
     if (rc == 0) rc = checkpoint_complete(checkpoint, err);
     json_decref(root);
