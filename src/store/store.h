@@ -55,13 +55,13 @@ struct store_table_opts {
     enum store_kind kind;
     uint64_t rows; /* dense, fixed; of a dynamic table: how many are expected, for the plan only */
     uint32_t cols; /* columns, or the width of an embedding */
-    uint32_t shards; /* 0: by rule */
+    uint32_t shards;  /* 0: by rule */
     struct init init; /* of the values */
     struct store_rule rule;
-    double average_decay;  /* moving average of the values; 0: none */
-    uint32_t admit_count;  /* dynamic: pushes before a key's row counts; 0 or 1: the first */
-    uint64_t evict_steps;  /* dynamic: rows not pushed for this many steps may go; 0: never */
-    uint64_t rows_max;     /* dynamic: beyond this the rows unused for longest go; 0: no limit */
+    double average_decay; /* moving average of the values; 0: none */
+    uint32_t admit_count; /* dynamic: pushes before a key's row counts; 0 or 1: the first */
+    uint64_t evict_steps; /* dynamic: rows not pushed for this many steps may go; 0: never */
+    uint64_t rows_max;    /* dynamic: beyond this the rows unused for longest go; 0: no limit */
 };
 
 /* The shards that a table of this kind and size gets: dense one per STORE_SHARD_BYTES of values;
@@ -129,7 +129,7 @@ struct store_push {
     uint32_t table;
     uint32_t count;
     struct store_work work;
-    uint64_t step; /* the ticket: learning rate and Adam's t come from it */
+    uint64_t step;          /* the ticket: learning rate and Adam's t come from it */
     const uint64_t *keys;   /* unique */
     const float *gradients; /* count x cols */
     const float *pulled;    /* count x cols, for delay compensation; NULL: none */

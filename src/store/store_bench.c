@@ -16,16 +16,13 @@
 #define GRADIENT 0.5f
 #define LOAD_KEYS 100000u
 
-/* Keys are visited in an order unlike that of their making, each once before any comes again. */
-#define VISIT_STEP 982451653u /* a prime */
-
 struct bench {
     struct store_bench_opts opts;
     struct store *store;
     uint32_t table;
-    uint64_t *keys;     /* all in the table */
-    uint64_t *asked;    /* of one request */
-    float *rows;        /* of one request */
+    uint64_t *keys;  /* all in the table */
+    uint64_t *asked; /* of one request */
+    float *rows;     /* of one request */
     float *gradients;
 };
 
@@ -51,7 +48,7 @@ static int bench_init(struct bench *bench, const struct store_bench_opts *opts, 
         return err_set(err, SHOAL_EINVAL, "%u repeats, at most %u", o->repeats,
                        STORE_BENCH_REPEATS_MAX);
     }
-    if (o->keys > STORE_KEYS_MAX || o->keys > o->rows || o->rows % VISIT_STEP == 0) {
+    if (o->keys > STORE_KEYS_MAX || o->keys > o->rows) {
         return err_set(err, SHOAL_EINVAL, "requests of %u keys on %llu rows", o->keys,
                        (unsigned long long)o->rows);
     }
@@ -65,13 +62,13 @@ static int bench_init(struct bench *bench, const struct store_bench_opts *opts, 
     for (size_t i = 0; i < floats; i++) bench->gradients[i] = GRADIENT;
     int rc = store_create(&(struct store_opts){.seed = o->seed}, &bench->store, err);
     if (rc != 0) return rc;
-    return store_table_add(bench->store,
-                           &(struct store_table_opts){
-                               .name = "bench",
-                               .kind = STORE_DYNAMIC,
-                               .cols = o->cols,
-                               .rule = store_rule_default(STORE_ADAGRAD, LEARNING_RATE)},
-                           &bench->table, err);
+    return store_table_add(
+        bench->store,
+        &(struct store_table_opts){.name = "bench",
+                                   .kind = STORE_DYNAMIC,
+                                   .cols = o->cols,
+                                   .rule = store_rule_default(STORE_ADAGRAD, LEARNING_RATE)},
+        &bench->table, err);
 }
 
 static uint64_t key_at(const struct bench *bench, uint64_t number)
@@ -85,6 +82,18 @@ static float value_of(uint64_t key, uint32_t column)
     return (float)((key >> (column % 48)) & 0xffff);
 }
 
+/* Shuffles the keys, so that they are visited in an order unlike that of their making. */
+static void shuffle_keys(struct bench *bench)
+{
+    uint64_t *keys = bench->keys;
+    for (uint64_t left = bench->opts.rows; left > 1; left--) {
+        const uint64_t pick = rand_below(bench->opts.seed, RAND_TEST, 2, left, left);
+        const uint64_t swap = keys[left - 1];
+        keys[left - 1] = keys[pick];
+        keys[pick] = swap;
+    }
+}
+
 /* Fills the table with rows of known values. */
 static int bench_load(struct bench *bench, struct err *err)
 {
@@ -96,11 +105,13 @@ static int bench_load(struct bench *bench, struct err *err)
         rc = err_set(err, SHOAL_ENOMEM, "no memory for %llu keys", (unsigned long long)o->rows);
     }
     for (uint64_t first = 0; rc == 0 && first < o->rows; first += LOAD_KEYS) {
-        const uint32_t count = (uint32_t)(o->rows - first < LOAD_KEYS ? o->rows - first : LOAD_KEYS);
+        const uint32_t count =
+            (uint32_t)(o->rows - first < LOAD_KEYS ? o->rows - first : LOAD_KEYS);
         for (uint32_t i = 0; i < count; i++) {
             const uint64_t key = key_at(bench, first + i);
             bench->keys[first + i] = key;
-            for (uint32_t c = 0; c < o->cols; c++) values[(size_t)i * o->cols + c] = value_of(key, c);
+            for (uint32_t c = 0; c < o->cols; c++)
+                values[(size_t)i * o->cols + c] = value_of(key, c);
         }
         rc = store_assign_rows(bench->store,
                                &(struct store_rows){.table = bench->table,
@@ -110,14 +121,16 @@ static int bench_load(struct bench *bench, struct err *err)
                                err);
     }
     mem_free(values);
+    if (rc == 0) shuffle_keys(bench);
     return rc;
 }
 
+/* Each key once before any comes again. */
 static void choose_keys(struct bench *bench, uint32_t repeat)
 {
     for (uint32_t i = 0; i < bench->opts.keys; i++) {
         const uint64_t visit = (uint64_t)repeat * bench->opts.keys + i;
-        bench->asked[i] = bench->keys[visit * VISIT_STEP % bench->opts.rows];
+        bench->asked[i] = bench->keys[visit % bench->opts.rows];
     }
 }
 
@@ -292,7 +305,8 @@ int store_bench_grow(const struct store_bench_opts *opts, struct store_bench_res
                      (unsigned long long)store_table_info(bench.store, bench.table).rows,
                      (unsigned long long)made);
     }
-    if (rc == 0 && !store_ok(bench.store)) rc = err_set(err, SHOAL_ECORRUPT, "the table is damaged");
+    if (rc == 0 && !store_ok(bench.store))
+        rc = err_set(err, SHOAL_ECORRUPT, "the table is damaged");
     if (rc == 0) {
         result.repeats = 1;
         result.rows_per_second[0] = (double)made * 1e9 / (double)(total_ns == 0 ? 1 : total_ns);

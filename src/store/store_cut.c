@@ -25,7 +25,7 @@ struct store_cut_shard {
     struct store_work *streams;
     uint32_t streams_count;
 
-    uint64_t *is_copied; /* a bit per row; NULL until the first copy */
+    uint64_t *is_copied;       /* a bit per row; NULL until the first copy */
     struct store_index copied; /* hash_mix64(row) -> number of the copy */
     float *copies;             /* embedding: stride each */
     size_t copies_capacity;
@@ -292,7 +292,8 @@ int store_cut_shard(struct store_cut *cut, uint32_t table, uint32_t shard,
 }
 
 /* The row as it was; `initial` is used for a fixed one that is not made. */
-static const float *row_then(const struct store_cut *cut, uint32_t row, uint64_t key, float *initial)
+static const float *row_then(const struct store_cut *cut, uint32_t row, uint64_t key,
+                             float *initial)
 {
     const struct store_cut_shard *kept = cut->reading;
     if (is_copied(kept, row)) {
@@ -334,8 +335,8 @@ int store_cut_read(struct store_cut *cut, const struct store_cut_read *read, str
     for (uint32_t i = 0; i < read->count; i++) {
         const uint64_t at = read->first + i;
         const bool is_fixed = table->kind == STORE_FIXED;
-        const uint64_t key = is_fixed ? at * table->shards_count + cut->shard_number
-                                      : cut->order[at].key;
+        const uint64_t key =
+            is_fixed ? at * table->shards_count + cut->shard_number : cut->order[at].key;
         const uint32_t number = is_fixed ? (uint32_t)at : cut->order[at].row;
         if (read->keys != NULL) read->keys[i] = key;
         const float *row = row_then(cut, number, key, initial);

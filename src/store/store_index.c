@@ -69,8 +69,7 @@ static int array_init(struct store_index_array *array, uint64_t capacity, uint64
     size_t bytes = array_bytes(capacity, room);
     const bool is_mapped = bytes >= SMALL_BYTES;
     if (is_mapped) bytes = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-    uint8_t *entries =
-        is_mapped ? mem_map(MEM_STORE, bytes, false) : mem_alloc(MEM_STORE, bytes);
+    uint8_t *entries = is_mapped ? mem_map(MEM_STORE, bytes, false) : mem_alloc(MEM_STORE, bytes);
     if (entries == NULL) return SHOAL_ENOMEM;
     *array = (struct store_index_array){.entries = entries,
                                         .capacity = capacity,

@@ -51,8 +51,8 @@ enum { STORE_INDEX_NOW, STORE_INDEX_OLD };
 
 struct store_index {
     struct store_index_array arrays[2]; /* the old one has entries while growing */
-    uint64_t moved_to;  /* growing: the last hash moved; else UINT64_MAX, so that none is above it */
-    uint64_t old_next;  /* growing: no unmoved entry stands before this position */
+    uint64_t moved_to; /* growing: the last hash moved; else UINT64_MAX, so that none is above it */
+    uint64_t old_next; /* growing: no unmoved entry stands before this position */
     uint64_t count;
 };
 

@@ -17,9 +17,8 @@ enum {
     NAME_COUNT
 };
 
-static const char *const names[NAME_COUNT] = {"zeros",      "constant", "uniform",
-                                              "glorot_uniform", "he_uniform", "normal",
-                                              "truncated_normal"};
+static const char *const names[NAME_COUNT] = {
+    "zeros", "constant", "uniform", "glorot_uniform", "he_uniform", "normal", "truncated_normal"};
 
 /* The one number that a name takes; NULL: none. */
 static const char *const settings[NAME_COUNT] = {NULL, "value",     "limit",    NULL,
@@ -28,11 +27,11 @@ static const char *const settings[NAME_COUNT] = {NULL, "value",     "limit",    
 static struct init init_named(uint32_t name, double number, double rows, double cols)
 {
     switch (name) {
-    case NAME_UNIFORM: return init_uniform((float)-number, (float)number);
+    case NAME_UNIFORM: return (struct init){.kind = INIT_UNIFORM, .value = (float)number};
     case NAME_GLOROT_UNIFORM: return init_glorot_uniform(rows, cols);
     case NAME_HE_UNIFORM: return init_he_uniform(rows);
-    case NAME_NORMAL: return (struct init){.kind = INIT_NORMAL, .b = (float)number};
-    case NAME_TRUNCATED_NORMAL: return init_truncated_normal(0, (float)number);
+    case NAME_NORMAL: return init_normal(number);
+    case NAME_TRUNCATED_NORMAL: return init_truncated_normal(number);
     default: return init_constant((float)number);
     }
 }
@@ -45,8 +44,8 @@ int store_init_read(const struct config_node *map, const char *key, uint64_t row
     if (node == NULL) return 0;
     const bool is_map = config_kind(node) == CONFIG_MAP;
     uint32_t name = NAME_COUNT;
-    int rc = config_read_choice(is_map ? node : map, is_map ? "type" : key, names, NAME_COUNT, &name,
-                                err);
+    int rc = config_read_choice(is_map ? node : map, is_map ? "type" : key, names, NAME_COUNT,
+                                &name, err);
     if (rc != 0) return rc;
     if (name == NAME_COUNT) return config_error(node, err, "`%s` needs a `type`", key);
     const double defaults[NAME_COUNT] = {[NAME_UNIFORM] = 0.05,
@@ -76,13 +75,14 @@ struct store_init store_init_of(struct init init, uint64_t seed, const char *nam
 static void fill_uniform(const struct store_init *draw, uint64_t step, uint64_t first, size_t count,
                          float *out)
 {
-    const float low = draw->init.a;
-    const float width = draw->init.b - low;
+    const float limit = draw->init.value;
     uint32_t words[256];
     for (size_t done = 0; done < count;) {
         const size_t piece = count - done < 256 ? count - done : 256;
         rand_philox_fill(draw->seed, RAND_INIT, step, first + done, piece, words);
-        for (size_t i = 0; i < piece; i++) out[done + i] = low + width * rand_unit(words[i]);
+        for (size_t i = 0; i < piece; i++) {
+            out[done + i] = limit * (2 * rand_unit(words[i]) - 1);
+        }
         done += piece;
     }
 }
@@ -96,15 +96,15 @@ void store_init_fill(const struct store_init *draw, uint64_t key, uint64_t first
     case INIT_UNIFORM: fill_uniform(draw, step, first, count, out); return;
     case INIT_NORMAL:
         for (size_t i = 0; i < count; i++) {
-            out[i] = init.a + init.b * rand_normal(draw->seed, RAND_INIT, step, first + i);
+            out[i] = init.value * rand_normal(draw->seed, RAND_INIT, step, first + i);
         }
         return;
     case INIT_TRUNCATED_NORMAL:
         rand_truncated_normal_fill(draw->seed, RAND_INIT, step, first, count, out);
-        for (size_t i = 0; i < count; i++) out[i] = init.a + init.b * out[i];
+        for (size_t i = 0; i < count; i++) out[i] *= init.value;
         return;
     default:
         ASSERT(init.kind == INIT_CONSTANT);
-        for (size_t i = 0; i < count; i++) out[i] = init.a;
+        for (size_t i = 0; i < count; i++) out[i] = init.value;
     }
 }

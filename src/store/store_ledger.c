@@ -49,8 +49,8 @@ int store_ledger_check(struct store_ledger *ledger, const struct store_work *wor
     if (ledger->count == STORE_STREAMS_MAX) {
         return err_set(err, SHOAL_ELIMIT, "%u streams of work in progress", STORE_STREAMS_MAX);
     }
-    if (mem_grow(MEM_STORE, (void **)&ledger->streams, &ledger->capacity,
-                 (size_t)ledger->count + 1, sizeof *ledger->streams) != 0) {
+    if (mem_grow(MEM_STORE, (void **)&ledger->streams, &ledger->capacity, (size_t)ledger->count + 1,
+                 sizeof *ledger->streams) != 0) {
         return err_set(err, SHOAL_ENOMEM, "no memory for what was applied");
     }
     return 0;

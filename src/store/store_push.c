@@ -93,30 +93,6 @@ static uint32_t shard_of_key(const struct table *table, uint64_t key)
     return table_shard_of_hash(table, hash_mix64(key));
 }
 
-/* As in a pull, index lines are asked for ahead; the rows themselves are not touched yet. */
-static void find_rows(const struct table *table, const uint64_t *keys, uint32_t count, float **rows)
-{
-    uint64_t hashes[BLOCK];
-    const uint8_t *starts[BLOCK];
-    for (uint32_t i = 0; i < count + BLOCK; i++) {
-        if (i >= BLOCK) {
-            const uint32_t at = i % BLOCK;
-            const uint64_t hash = hashes[at];
-            const struct shard *shard = &table->shards[table_shard_of_hash(table, hash)];
-            const uint32_t row = store_index_find_from(starts[at], hash << table->shard_bits);
-            rows[i - BLOCK] = row == STORE_INDEX_NONE ? NULL : table_row(table, shard, row);
-        }
-        if (i < count) {
-            const uint64_t hash = hash_mix64(keys[i]);
-            const struct shard *shard = &table->shards[table_shard_of_hash(table, hash)];
-            hashes[i % BLOCK] = hash;
-            starts[i % BLOCK] = store_index_start(&shard->index, hash << table->shard_bits);
-            __builtin_prefetch(starts[i % BLOCK], 0, 2);
-            __builtin_prefetch(starts[i % BLOCK] + 60, 0, 2);
-        }
-    }
-}
-
 static void locate_part(void *arg, uint32_t part, uint32_t thread)
 {
     (void)thread;
@@ -125,11 +101,7 @@ static void locate_part(void *arg, uint32_t part, uint32_t thread)
     const uint32_t first = part * STORE_PART_KEYS;
     const uint32_t end = part_end(ctx->push->count, first);
     const uint64_t *keys = ctx->push->keys;
-    if (table->kind == STORE_DYNAMIC) {
-        find_rows(table, keys + first, end - first, ctx->rows + first);
-    } else {
-        for (uint32_t i = first; i < end; i++) ctx->rows[i] = table_find_row(table, keys[i]);
-    }
+    table_find_rows(table, keys + first, end - first, ctx->rows + first);
     uint32_t missing = 0;
     for (uint32_t i = first; i < end; i++) {
         const bool is_repeated =
@@ -196,7 +168,9 @@ static int make_rows(struct push_ctx *ctx, struct team *team, uint32_t *made_out
 
 /* ---- Apply ---- */
 
-static void prefetch_rows(float *const *rows, uint32_t count, uint32_t floats)
+/* always_inline: gcc takes a function that only prefetches for one without effect. */
+__attribute__((always_inline)) static inline void prefetch_rows(float *const *rows, uint32_t count,
+                                                                uint32_t floats)
 {
     uint32_t lines = (floats + LINE_FLOATS - 1) / LINE_FLOATS;
     if (lines > PREFETCH_LINES_MAX) lines = PREFETCH_LINES_MAX;

@@ -31,13 +31,16 @@ static const struct kind {
     [STORE_MOMENTUM] = {"momentum", KERN_MOMENTUM, 1, {"momentum"}, SET_MOMENTUM | SET_PENALTIES},
     [STORE_NESTEROV] = {"nesterov", KERN_NESTEROV, 1, {"momentum"}, SET_MOMENTUM | SET_PENALTIES},
     [STORE_ADAGRAD] = {"adagrad", KERN_ADAGRAD, 1, {"adagrad"}, SET_ACCUMULATOR | SET_PENALTIES},
-    [STORE_RMSPROP] = {"rmsprop", KERN_RMSPROP, 2, {"rms", "momentum"},
+    [STORE_RMSPROP] = {"rmsprop",
+                       KERN_RMSPROP,
+                       2,
+                       {"rms", "momentum"},
                        SET_MOMENTUM | SET_RHO | SET_EPSILON | SET_PENALTIES},
     [STORE_ADAM] = {"adam", KERN_ADAM, 2, {"m", "v"}, SETS_ADAM},
     [STORE_ADAMW] = {"adamw", KERN_ADAM, 2, {"m", "v"}, SETS_ADAM | SET_WEIGHT_DECAY},
     [STORE_LAZY_ADAM] = {"lazy_adam", KERN_ADAM, 2, {"m", "v"}, SETS_ADAM},
-    [STORE_FTRL] = {"ftrl", KERN_FTRL, 2, {"accum", "linear"},
-                    SET_ACCUMULATOR | SET_POWER | SET_PENALTIES},
+    [STORE_FTRL] =
+        {"ftrl", KERN_FTRL, 2, {"accum", "linear"}, SET_ACCUMULATOR | SET_POWER | SET_PENALTIES},
     [STORE_LAMB] = {"lamb", KERN_ADAM, 2, {"m", "v"}, SETS_ADAM | SET_WEIGHT_DECAY},
 };
 
@@ -51,7 +54,9 @@ struct store_rule store_rule_default(enum store_rule_type type, double learning_
         .rho = 0.9f,
         .beta1 = 0.9f,
         .beta2 = 0.999f,
-        .epsilon = type == STORE_RMSPROP ? 1e-10f : type == STORE_LAMB ? 1e-6f : 1e-8f,
+        .epsilon = type == STORE_RMSPROP ? 1e-10f
+                   : type == STORE_LAMB  ? 1e-6f
+                                         : 1e-8f,
         .initial_accumulator = 0.1f,
         .power = -0.5f,
         .weight_decay = type == STORE_ADAMW ? 0.01f : 0.0f,
@@ -105,8 +110,8 @@ static int read_settings(const struct config_node *optimizer, struct store_rule 
         if (!has_setting(rule->type, setting)) continue;
         float *field = (float *)((char *)rule + setting->offset);
         double number = (double)*field;
-        const int rc = config_read_f64(optimizer, setting->key, setting->min, setting->max, &number,
-                                       err);
+        const int rc =
+            config_read_f64(optimizer, setting->key, setting->min, setting->max, &number, err);
         if (rc != 0) return rc;
         *field = (float)number;
     }

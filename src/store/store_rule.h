@@ -52,9 +52,9 @@ enum store_rule_type {
 struct store_rule {
     enum store_rule_type type;
     struct store_schedule schedule;
-    float momentum;            /* momentum, nesterov, rmsprop */
-    float rho;                 /* rmsprop: decay of the mean square */
-    float beta1;               /* adam and kin */
+    float momentum; /* momentum, nesterov, rmsprop */
+    float rho;      /* rmsprop: decay of the mean square */
+    float beta1;    /* adam and kin */
     float beta2;
     float epsilon;             /* rmsprop, adam and kin */
     float initial_accumulator; /* adagrad, ftrl */
@@ -62,7 +62,7 @@ struct store_rule {
     float weight_decay;        /* adamw (times the learning rate), lamb */
     float l1;
     float l2;
-    float clip_value; /* 0: none */
+    float clip_value;   /* 0: none */
     float delay_lambda; /* 0: no delay compensation */
 };
 
@@ -93,7 +93,8 @@ struct store_rule_step {
     float v_scale;
 };
 
-void store_rule_step(const struct store_rule *rule, uint64_t step, struct store_rule_step *step_out);
+void store_rule_step(const struct store_rule *rule, uint64_t step,
+                     struct store_rule_step *step_out);
 
 /* Moves `count` elements; pulled (NULL: none) is the value the gradient was computed from. Slots that
  * the rule has not may be NULL. */

@@ -92,8 +92,15 @@ out:
 
 /* The settings of each kind, `type` and `steps` apart. */
 #define ALLOWED_MAX 5u
-enum { KIND_CONSTANT, KIND_EXPONENTIAL, KIND_POLYNOMIAL, KIND_COSINE, KIND_PIECEWISE, KIND_WARMUP,
-       KIND_COUNT };
+enum {
+    KIND_CONSTANT,
+    KIND_EXPONENTIAL,
+    KIND_POLYNOMIAL,
+    KIND_COSINE,
+    KIND_PIECEWISE,
+    KIND_WARMUP,
+    KIND_COUNT
+};
 static const char *const kinds[KIND_COUNT] = {"constant", "exponential", "polynomial",
                                               "cosine",   "piecewise",   "warmup"};
 static const char *const allowed[KIND_COUNT][ALLOWED_MAX] = {
@@ -108,8 +115,9 @@ static const char *const allowed[KIND_COUNT][ALLOWED_MAX] = {
 static int read_kind(const struct config_node *decay, uint32_t *kind, struct err *err)
 {
     if (config_kind(decay) != CONFIG_MAP) {
-        return config_error(decay, err, "`decay` is a map such as {type: exponential, rate: 0.9, "
-                                        "steps: 10000}");
+        return config_error(decay, err,
+                            "`decay` is a map such as {type: exponential, rate: 0.9, "
+                            "steps: 10000}");
     }
     int rc = config_read_choice(decay, "type", kinds, KIND_COUNT, kind, err);
     if (rc != 0) return rc;
@@ -119,7 +127,8 @@ static int read_kind(const struct config_node *decay, uint32_t *kind, struct err
     return config_check_keys(decay, allowed[*kind], count, err);
 }
 
-static int read_steps(const struct config_node *decay, uint32_t kind, double *steps, struct err *err)
+static int read_steps(const struct config_node *decay, uint32_t kind, double *steps,
+                      struct err *err)
 {
     if (config_get(decay, "steps") == NULL) {
         return config_error(decay, err, "%s decay needs `steps`", kinds[kind]);
@@ -128,8 +137,8 @@ static int read_steps(const struct config_node *decay, uint32_t kind, double *st
 }
 
 /* Everything but warm-up. */
-static int read_decay(const struct config_node *decay, uint32_t kind, struct store_schedule *schedule,
-                      struct err *err)
+static int read_decay(const struct config_node *decay, uint32_t kind,
+                      struct store_schedule *schedule, struct err *err)
 {
     schedule->type = (enum store_schedule_type)kind;
     if (kind == KIND_CONSTANT) return 0;

