@@ -37,6 +37,13 @@ char *mem_strndup(enum mem_tag tag, const char *text, size_t bytes);
 
 void mem_free(void *block); /* NULL is a no-op. */
 
+/* Whole pages, zeroed, for structures that give memory back piece by piece: start is a multiple of
+ * the page size (of 2 MiB with `huge`, which also asks for huge pages). Pages take memory when they
+ * are first touched; what is counted under the tag is the range. NULL when there is none. */
+void *mem_map(enum mem_tag tag, size_t bytes, bool huge);
+/* Gives back any whole pages of a mapping; bytes 0 is a no-op. */
+void mem_unmap(enum mem_tag tag, void *start, size_t bytes);
+
 /* Bytes now held under a tag / in all. */
 size_t mem_bytes(enum mem_tag tag);
 size_t mem_bytes_total(void);

@@ -34,8 +34,8 @@
 #include "base/bounds.h"
 #include "base/err.h"
 #include "base/team.h"
-#include "store/store_init.h"
 #include "store/store_rule.h"
+#include "tensor/init.h"
 
 struct store;
 
@@ -55,13 +55,13 @@ struct store_table_opts {
     enum store_kind kind;
     uint64_t rows; /* dense, fixed; of a dynamic table: how many are expected, for the plan only */
     uint32_t cols; /* columns, or the width of an embedding */
-    uint32_t shards; /* 0: by rule */
-    struct store_init init;
+    uint32_t shards;  /* 0: by rule */
+    struct init init; /* of the values */
     struct store_rule rule;
-    double average_decay;  /* moving average of the values; 0: none */
-    uint32_t admit_count;  /* dynamic: pushes before a key's row counts; 0 or 1: the first */
-    uint64_t evict_steps;  /* dynamic: rows not pushed for this many steps may go; 0: never */
-    uint64_t rows_max;     /* dynamic: beyond this the rows unused for longest go; 0: no limit */
+    double average_decay; /* moving average of the values; 0: none */
+    uint32_t admit_count; /* dynamic: pushes before a key's row counts; 0 or 1: the first */
+    uint64_t evict_steps; /* dynamic: rows not pushed for this many steps may go; 0: never */
+    uint64_t rows_max;    /* dynamic: beyond this the rows unused for longest go; 0: no limit */
 };
 
 /* The shards that a table of this kind and size gets: dense one per STORE_SHARD_BYTES of values;
@@ -129,7 +129,7 @@ struct store_push {
     uint32_t table;
     uint32_t count;
     struct store_work work;
-    uint64_t step; /* the ticket: learning rate and Adam's t come from it */
+    uint64_t step;          /* the ticket: learning rate and Adam's t come from it */
     const uint64_t *keys;   /* unique */
     const float *gradients; /* count x cols */
     const float *pulled;    /* count x cols, for delay compensation; NULL: none */
@@ -214,17 +214,12 @@ int store_fetch_dense(const struct store *store, uint32_t table, uint32_t part, 
  * shard's "rows" are its elements. Loading is store_assign_* from any layout, then the shards'
  * states. */
 
-/* What a shard has applied: part of its state. */
-struct store_stream {
-    struct store_work work; /* the last applied of this stream */
-};
-
 struct store_shard {
     uint64_t version; /* updates applied */
     uint64_t rows;    /* dense: elements */
     uint64_t first;   /* dense: first element */
     uint32_t streams_count;
-    const struct store_stream *streams; /* borrowed */
+    const struct store_work *streams; /* the last applied of each stream; borrowed */
 };
 
 struct store_cut;
@@ -245,7 +240,7 @@ struct store_cut_read {
     uint32_t *steps;
     uint32_t *counts;
 };
-void store_cut_read(struct store_cut *cut, const struct store_cut_read *read);
+int store_cut_read(struct store_cut *cut, const struct store_cut_read *read, struct err *err);
 
 void store_cut_end(struct store_cut *cut); /* NULL is a no-op. */
 

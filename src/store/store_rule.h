@@ -5,6 +5,8 @@
  * A rule is applied in two stages: store_rule_step works out once what a step fixes for every
  * element (the learning rate from the schedule, Adam's bias correction with t = step + 1), then
  * store_rule_apply moves a run of elements, any number of them at a time, on any thread.
+ * LAMB needs the norms of a whole block between the two halves of a move: store_rule_apply moves m
+ * and v, and store_rule_finish, once they are all there, moves the values of the block.
  *
  *   slots, as named in checkpoints        initial value
  *   momentum, nesterov: momentum          0
@@ -50,9 +52,9 @@ enum store_rule_type {
 struct store_rule {
     enum store_rule_type type;
     struct store_schedule schedule;
-    float momentum;            /* momentum, nesterov, rmsprop */
-    float rho;                 /* rmsprop: decay of the mean square */
-    float beta1;               /* adam and kin */
+    float momentum; /* momentum, nesterov, rmsprop */
+    float rho;      /* rmsprop: decay of the mean square */
+    float beta1;    /* adam and kin */
     float beta2;
     float epsilon;             /* rmsprop, adam and kin */
     float initial_accumulator; /* adagrad, ftrl */
@@ -60,7 +62,7 @@ struct store_rule {
     float weight_decay;        /* adamw (times the learning rate), lamb */
     float l1;
     float l2;
-    float clip_value; /* 0: none */
+    float clip_value;   /* 0: none */
     float delay_lambda; /* 0: no delay compensation */
 };
 
@@ -82,19 +84,25 @@ float store_rule_slot_initial(const struct store_rule *rule, uint32_t slot);
 
 /* What one step fixes for every element. */
 struct store_rule_step {
+    const struct kern *kern;
     struct kern_update update;
     float learning_rate; /* the schedule's */
     float delay_lambda;
-    bool is_lamb;
-    float m_scale; /* lamb */
+    bool needs_finish; /* lamb */
+    float m_scale;
     float v_scale;
 };
 
-void store_rule_step(const struct store_rule *rule, uint64_t step, struct store_rule_step *step_out);
+void store_rule_step(const struct store_rule *rule, uint64_t step,
+                     struct store_rule_step *step_out);
 
-/* Moves `count` elements; pulled (NULL: none) is the value the gradient was computed from. A LAMB
- * call is one block. Slots that the rule has not may be NULL. */
+/* Moves `count` elements; pulled (NULL: none) is the value the gradient was computed from. Slots that
+ * the rule has not may be NULL. */
 void store_rule_apply(const struct store_rule_step *step, size_t count, float *value, float *slot0,
                       float *slot1, const float *gradient, const float *pulled);
+
+/* needs_finish: the second half for a block whose m and v have moved. */
+void store_rule_finish(const struct store_rule_step *step, size_t count, float *value,
+                       const float *m, const float *v);
 
 #endif

@@ -57,6 +57,7 @@ double store_schedule_at(const struct store_schedule *schedule, uint64_t step);
  *   {type: cosine, steps: 1000, alpha: 0.1}
  *   {type: piecewise, boundaries: [100, 1000], values: [0.1, 0.05, 0.01]}
  *   {type: warmup, steps: 100, start: 0, then: {...}}
+ * Defaults as TensorFlow's: end 0.0001, power 1, alpha 0, start 0.
  * SHOAL_ECONFIG with line and column. */
 int store_schedule_parse(const struct config_node *decay, struct store_schedule *schedule,
                          struct err *err);
