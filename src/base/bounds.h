@@ -73,6 +73,11 @@
 /* Largest weight of an example: 2^31 examples of it still fit the 63 bits before the point of the
  * sums by threshold. */
 #define METRICS_WEIGHT_MAX 4294967296.0f
+/* Job files: checkpoints kept, batches added up before an update, tasks of one kind. Far beyond any
+ * use; they catch a slip of the finger. */
+#define JOB_KEEP_MAX 1000000u
+#define JOB_ACCUMULATE_MAX 65536u
+#define JOB_TASKS_MAX 4096u
 
 /* Features of a job and columns they read. Criteo has 40, the widest jobs we know a few hundred. */
 #define DATA_FEATURES_MAX 1024u

@@ -34,7 +34,6 @@ struct job_train { /* `train:` */
     const char *init_from;     /* NULL: none */
     struct store_rule rule;    /* `optimizer:` */
     const struct config_node *optimizers; /* by table or layer name; NULL: none */
-    bool has_optimizer;
 };
 
 struct job_eval { /* `eval:` */
@@ -62,10 +61,10 @@ int job_load(const char *path, const char *const *sets, size_t sets_count, struc
 int job_parse(const char *name, const char *text, const char *const *sets, size_t sets_count,
               struct job **job_out, struct err *err);
 
-/* The update rule of a table or of a layer's tensor: `optimizers:` may name the table, the tensor
- * ("hidden/0/weight") or what stands before a slash ("hidden"); else the model's wish for it (may be
- * NULL) unless the job has an `optimizer:` and the wish is only a default; else `optimizer:`. */
-int job_rule_of(const struct job *job, const char *name, const struct store_rule *wish,
+/* The update rule of a variable. `optimizers:` may name it ("hidden/0/weight", "item") or any folder
+ * above it ("hidden"); the longest name wins. Else the model's wish (the name of a rule, with the
+ * job's schedule; NULL: none), else `optimizer:`. */
+int job_rule_of(const struct job *job, const char *name, const char *wish,
                 struct store_rule *rule_out, struct err *err);
 
 void job_destroy(struct job *job); /* NULL is a no-op */
