@@ -416,9 +416,9 @@ static double weight_of(const struct batch *batch)
     return sum;
 }
 
-/* Adds the gradient sums of the batch to trainer->grads. */
-static int add_batch(struct trainer *trainer, double *loss_sum, double *weight_sum,
-                     struct err *err)
+/* Adds the gradient sums of the batch, whose rows are numbered from row_base, to trainer->grads. */
+static int add_batch(struct trainer *trainer, uint32_t row_base, double *loss_sum,
+                     double *weight_sum, struct err *err)
 {
     const struct batch *batch = trainer->batch;
     const float **rows = NULL;
@@ -431,7 +431,7 @@ static int add_batch(struct trainer *trainer, double *loss_sum, double *weight_s
                                           .params = trainer->values,
                                           .tables = rows,
                                           .step = trainer->step,
-                                          .row_base = *weight_sum > 0 ? trainer->examples : 0,
+                                          .row_base = row_base,
                                           .weight_total = 1,
                                           .grads = grads_params(trainer->grads),
                                           .add = true},
@@ -480,15 +480,15 @@ static int step_gathered(struct trainer *trainer, double *loss_out, uint32_t *ro
     double loss_sum = 0;
     double weight_sum = 0;
     grads_clear(trainer->grads);
-    int rc = add_batch(trainer, &loss_sum, &weight_sum, err);
+    int rc = add_batch(trainer, 0, &loss_sum, &weight_sum, err);
     for (uint32_t more = 1; rc == 0 && more < train->accumulate; more++) {
         if (trainer_next(trainer, NULL, err) != 0) {
             /* The data ends in the middle: what there is makes the last update. */
             if (err != NULL && err->code != SHOAL_END) return err->code;
             break;
         }
+        rc = add_batch(trainer, *rows_out, &loss_sum, &weight_sum, err);
         *rows_out += trainer->batch->rows;
-        rc = add_batch(trainer, &loss_sum, &weight_sum, err);
     }
     if (rc != 0) return rc;
     uint64_t since_ns = clock_now_ns();
