@@ -104,15 +104,13 @@ static int read_train(const struct config_node *train, struct job_train *out, st
 
 static int read_eval(const struct config_node *eval, struct job_eval *out, struct err *err)
 {
-    static const char *const keys[] = {"steps", "throttle_secs", "every_steps", "each_epoch",
-                                       "ndcg"};
+    static const char *const keys[] = {"steps", "throttle_secs", "each_epoch", "ndcg"};
     *out = (struct job_eval){.steps = 100, .throttle_secs = 60, .ndcg = 10};
     int rc = eval == NULL ? 0 : config_check_keys(eval, keys, COUNT(keys), err);
     if (rc == 0) rc = config_read_u64(eval, "steps", 0, UINT64_MAX, &out->steps, err);
     if (rc == 0) rc = config_read_f64(eval, "throttle_secs", 0, 1e9, &out->throttle_secs, err);
-    if (rc == 0) rc = config_read_u64(eval, "every_steps", 0, UINT64_MAX, &out->every_steps, err);
     if (rc == 0) rc = config_read_bool(eval, "each_epoch", &out->each_epoch, err);
-    if (rc == 0) rc = config_read_u32(eval, "ndcg", 1, 1000000, &out->ndcg, err);
+    if (rc == 0) rc = config_read_u32(eval, "ndcg", 1, METRICS_NDCG_K_MAX, &out->ndcg, err);
     return rc;
 }
 

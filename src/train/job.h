@@ -38,8 +38,7 @@ struct job_train { /* `train:` */
 
 struct job_eval { /* `eval:` */
     uint64_t steps;       /* batches; 0: all */
-    double throttle_secs; /* evaluations while training are at least so far apart: 60 */
-    uint64_t every_steps; /* also evaluate every so many steps; 0: only at the end */
+    double throttle_secs; /* at new checkpoints while training, at least so far apart: 60 */
     bool each_epoch;      /* also after each epoch */
     uint32_t ndcg;        /* k of NDCG@k, with a group feature: 10 */
 };
