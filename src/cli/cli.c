@@ -89,6 +89,11 @@ static void print_usage(FILE *out)
             "  shoal train examples/din.yaml\n");
 }
 
+int shoal_main(int argc, char **argv)
+{
+    return cli_main(argc, argv);
+}
+
 int cli_main(int argc, char **argv)
 {
     struct err err = {0};

@@ -267,6 +267,11 @@ int trainer_next(struct trainer *trainer, struct data_info *info_out, struct err
     return 0;
 }
 
+uint32_t trainer_batch_rows(const struct trainer *trainer)
+{
+    return trainer->batch == NULL ? 0 : trainer->batch->rows;
+}
+
 static int pulled_reserve(struct pulled *pulled, size_t want)
 {
     if (want <= pulled->capacity) return 0;

@@ -47,6 +47,8 @@ int trainer_open_data(struct trainer *trainer, const char *position, struct err 
 /* Reads the next batch. SHOAL_END after the last. */
 int trainer_next(struct trainer *trainer, struct data_info *info_out, struct err *err);
 
+uint32_t trainer_batch_rows(const struct trainer *trainer); /* of the batch read last; 0: none */
+
 struct trainer_step {
     uint64_t step; /* updates applied, this one too */
     double loss;   /* of the batch (accumulate: of all its batches), before the update */
