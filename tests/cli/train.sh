@@ -2,27 +2,27 @@
 # shoal train, eval, inspect and plan as a newcomer meets them, and the mistakes that one makes.
 . "${SHOAL_TESTS:?}/lib.sh"
 din=$REPO/examples/din.yaml
-sets=(--set "data.train=$WORK/data/train-*" --set "data.eval=$WORK/data/eval-*" --set model_dir=out)
+sets=(--set "data.train=$WORK/data/train-*" --set "data.eval=$WORK/data/eval-*" --set model_dir=m)
 
 # Without data: the error says the command that makes it, and nothing is written.
 check_exit 1 'no data' "$SHOAL" train "$din" "${sets[@]}"
 check 'says how to make it' has "$(cat err)" 'shoal data gen --out'
-check 'and has made nothing' test ! -e out
+check 'and has made nothing' test ! -e m
 
 "$SHOAL" data gen --out data --rows 40000 --eval-rows 5000 --json >gen.json || exit 1
 check 'data gen tells the best AUC' has "$(cat gen.json)" '"best_auc"'
 
 check_exit 0 'trains' "$SHOAL" train "$din" "${sets[@]}" --json --set train.log_steps=10
-check 'lines of steps' has "$(head -n 1 out)" '"step"' '"loss"' '"learning_rate"' '"examples_per_second"'
+check 'lines of steps' has "$(head -n 1 "$WORK/out")" '"step"' '"loss"' '"learning_rate"' '"examples_per_second"'
 check 'the result' has "$(tail -n 1 out)" '"steps": 79' '"examples": 40000' '"seconds"' '"eval": {' '"auc"' \
     '"auc_exact"' '"staleness_mean"' '"gradients_dropped"' '"records_skipped": 0' '"time"' '"model_dir"'
-check 'a checkpoint' test -f out/ckpt-79/manifest.json
-check 'an event file' test -n "$(find out -name 'events.out.tfevents.*')"
+check 'a checkpoint' test -f m/ckpt-79/manifest.json
+check 'an event file' test -n "$(find m -name 'events.out.tfevents.*')"
 
 check_exit 0 'evaluates' "$SHOAL" eval "$din" "${sets[@]}" --json --set eval.steps=0 --predictions p.txt
 check 'all examples' has "$(cat out)" '"examples": 5000'
 check 'one probability a line' test "$(grep -cE '^[0-9.e-]+$' p.txt)" = 5000
-check_exit 0 'inspects' "$SHOAL" inspect out
+check_exit 0 'inspects' "$SHOAL" inspect m
 check 'the checkpoint is listed' has "$(cat "$WORK/out")" 79
 check_exit 0 'plans' "$SHOAL" plan "$din" "${sets[@]}" --json
 check 'memory and traffic' has "$(cat "$WORK/out")" '"tasks"' '"memory_bytes"' '"bytes_per_step"' 'item/embedding'
