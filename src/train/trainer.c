@@ -267,6 +267,11 @@ int trainer_next(struct trainer *trainer, struct data_info *info_out, struct err
     return 0;
 }
 
+void trainer_give(struct trainer *trainer, const struct batch *batch)
+{
+    trainer->batch = batch;
+}
+
 uint32_t trainer_batch_rows(const struct trainer *trainer)
 {
     return trainer->batch == NULL ? 0 : trainer->batch->rows;

@@ -47,6 +47,9 @@ int trainer_open_data(struct trainer *trainer, const char *position, struct err 
 /* Reads the next batch. SHOAL_END after the last. */
 int trainer_next(struct trainer *trainer, struct data_info *info_out, struct err *err);
 
+/* Instead of trainer_next: the caller's own batch, which must live until it is trained on. */
+void trainer_give(struct trainer *trainer, const struct batch *batch);
+
 uint32_t trainer_batch_rows(const struct trainer *trainer); /* of the batch read last; 0: none */
 
 struct trainer_step {
