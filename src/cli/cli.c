@@ -21,7 +21,7 @@ static const struct {
     {"plan", cli_plan, "plan JOB.yaml", "tables, memory, flops and bytes a step; runs nothing"},
     {"inspect", cli_inspect, "inspect FILE|DIR", "show any file that shoal writes"},
     {"data", cli_data, "data gen|cat|stat", "make synthetic click logs, look into data files"},
-    {"bench", cli_bench, "bench WHAT", "measure: din, mlp, input, lookup, push, grow, kernels"},
+    {"bench", cli_bench, "bench WHAT", "measure: din, mlp, input, lookup, push, grow"},
 };
 enum { COMMANDS_COUNT = sizeof commands / sizeof commands[0] };
 
