@@ -1,5 +1,6 @@
 /* The graph calls of shoal.h: names of features become leaves, names of layers become parameters. */
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,10 +54,10 @@ static graph_id ids_of(shoal_graph *graph, int feature)
     return graph->ids[feature];
 }
 
-static struct init table_init(const struct data_table *table, uint32_t dim)
+/* As TensorFlow's embedding_column draws the rows of a table. */
+static struct init table_init(uint32_t dim)
 {
-    (void)table;
-    return init_truncated_normal(0, 1 / sqrtf((float)dim)); /* as TensorFlow's embedding_column */
+    return init_truncated_normal(1 / sqrt(dim));
 }
 
 static graph_id table_of(shoal_graph *graph, uint32_t keys)
@@ -66,7 +67,7 @@ static graph_id table_of(shoal_graph *graph, uint32_t keys)
         char name[256];
         snprintf(name, sizeof name, "%s/embedding", table->name);
         graph->tables[keys] =
-            graph_table(graph->graph, name, keys, table->dim, table_init(table, table->dim));
+            graph_table(graph->graph, name, keys, table->dim, table_init(table->dim));
     }
     return graph->tables[keys];
 }
@@ -106,8 +107,7 @@ shoal_node shoal_feature_in(shoal_graph *graph, const char *name, const char *ta
     const int feature = data_schema_find_ids(graph->schema, name);
     if (feature < 0) return FAIL(graph, "the job file has no categorical feature \"%s\"", name);
     const uint32_t keys = graph->schema->ids[feature].table;
-    const graph_id rows = graph_table(graph->graph, table, keys, dim,
-                                      table_init(&graph->schema->tables[keys], dim));
+    const graph_id rows = graph_table(graph->graph, table, keys, dim, table_init(dim));
     return look_up(graph, feature, rows);
 }
 

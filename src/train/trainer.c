@@ -51,23 +51,6 @@ const char *trainer_phase_name(enum trainer_phase phase)
     return names[phase];
 }
 
-/* The graph says how first values are drawn in numbers; so does the store, by name. */
-static struct store_init store_init_of(struct init init)
-{
-    switch (init.kind) {
-    case INIT_CONSTANT:
-        return (struct store_init){.type = init.a == 0 ? STORE_INIT_ZEROS : STORE_INIT_CONSTANT,
-                                   .value = init.a};
-    case INIT_UNIFORM: return (struct store_init){.type = STORE_INIT_UNIFORM, .value = init.b};
-    case INIT_NORMAL: return (struct store_init){.type = STORE_INIT_NORMAL, .value = init.b};
-    case INIT_TRUNCATED_NORMAL:
-        return (struct store_init){.type = STORE_INIT_TRUNCATED_NORMAL, .value = init.b};
-    case INIT_KIND_COUNT: break;
-    }
-    ASSERT(false);
-    return (struct store_init){0};
-}
-
 int trainer_table_opts(const struct job *job, const struct model *model,
                        struct store_table_opts *out, uint32_t count, struct err *err)
 {
@@ -85,7 +68,7 @@ int trainer_table_opts(const struct job *job, const struct model *model,
                                            .kind = STORE_DENSE,
                                            .rows = variable->rows,
                                            .cols = variable->cols,
-                                           .init = store_init_of(variable->init),
+                                           .init = variable->init,
                                            .average_decay = job->train.average_decay};
         if (!is_param) {
             const struct data_table *table = &schema->tables[variable->rows];
