@@ -111,22 +111,19 @@ shoal_node shoal_feature_in(shoal_graph *graph, const char *name, const char *ta
     return look_up(graph, feature, rows);
 }
 
-static graph_id parameter(shoal_graph *graph, const char *layer, const char *what, uint32_t rows,
-                          uint32_t cols, struct init init)
+static graph_id layer_weight(shoal_graph *graph, const char *layer, uint32_t inputs,
+                             uint32_t units)
 {
     char name[256];
-    snprintf(name, sizeof name, "%s/%s", layer, what);
-    return graph_param(graph->graph, name, rows, cols, init);
+    snprintf(name, sizeof name, "%s/weight", layer);
+    return graph_param(graph->graph, name, inputs, units, init_glorot_uniform(inputs, units));
 }
 
-static graph_id layer_weight(shoal_graph *graph, const char *name, uint32_t inputs, uint32_t units)
+static graph_id layer_bias(shoal_graph *graph, const char *layer, uint32_t units)
 {
-    return parameter(graph, name, "weight", inputs, units, init_glorot_uniform(inputs, units));
-}
-
-static graph_id layer_bias(shoal_graph *graph, const char *name, uint32_t units)
-{
-    return parameter(graph, name, "bias", 1, units, init_constant(0));
+    char name[256];
+    snprintf(name, sizeof name, "%s/bias", layer);
+    return graph_vector(graph->graph, name, units, init_constant(0));
 }
 
 shoal_node shoal_attention(shoal_graph *graph, const char *name, const char *feature,
