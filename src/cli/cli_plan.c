@@ -2,23 +2,23 @@
 #include "base/str.h"
 #include "cli/cli.h"
 #include "train/job.h"
-#include "train/plan.h"
+#include "train/job_plan.h"
 
 static int print_plan(const struct job *job, bool json, struct err *err)
 {
-    struct plan plan = {0};
+    struct job_plan plan = {0};
     struct str text = {0};
-    int rc = plan_make(job, &plan, err);
+    int rc = job_plan_make(job, &plan, err);
     if (rc != 0) return rc;
     if (json) {
-        plan_json(&plan, &text);
+        job_plan_json(&plan, &text);
     } else {
-        plan_text(&plan, &text);
+        job_plan_text(&plan, &text);
     }
     rc = text.failed ? err_set(err, SHOAL_ENOMEM, "no memory to print the plan")
                      : cli_print(text.text, err);
     str_fini(&text);
-    plan_fini(&plan);
+    job_plan_fini(&plan);
     return rc;
 }
 

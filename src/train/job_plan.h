@@ -1,9 +1,9 @@
-/* plan says what a job will take before it is started: its tables and their shards, memory, and the
+/* job_plan says what a job will take before it is started: its tables and their shards, memory, and the
  * work and traffic of a step. Sizes of tables follow from the job alone; what depends on the data
  * (lengths of histories, distinct values of dynamic tables) is found by reading up to
  * PLAN_EXAMPLES_MAX examples. Nothing is trained and nothing is written. */
-#ifndef SHOAL_TRAIN_PLAN_H
-#define SHOAL_TRAIN_PLAN_H
+#ifndef SHOAL_TRAIN_JOB_PLAN_H
+#define SHOAL_TRAIN_JOB_PLAN_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 #include "store/store.h"
 #include "train/job.h"
 
-struct plan_table {
+struct job_plan_table {
     const char *name; /* borrowed from the plan's model */
     enum store_kind kind;
     const char *rule;
@@ -24,8 +24,8 @@ struct plan_table {
     double keys_per_step; /* unique ones of a batch; dense: 0 */
 };
 
-struct plan {
-    struct plan_table *tables;
+struct job_plan {
+    struct job_plan_table *tables;
     uint32_t tables_count;
     uint32_t batch_rows;
     uint64_t examples_read; /* to find out about the data; 0: the data is not there */
@@ -39,10 +39,10 @@ struct plan {
     struct model *model;
 };
 
-int plan_make(const struct job *job, struct plan *plan_out, struct err *err);
-void plan_fini(struct plan *plan);
+int job_plan_make(const struct job *job, struct job_plan *plan_out, struct err *err);
+void job_plan_fini(struct job_plan *plan);
 
-void plan_json(const struct plan *plan, struct str *json);
-void plan_text(const struct plan *plan, struct str *text);
+void job_plan_json(const struct job_plan *plan, struct str *json);
+void job_plan_text(const struct job_plan *plan, struct str *text);
 
 #endif

@@ -1,4 +1,4 @@
-#include "train/plan.h"
+#include "train/job_plan.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -150,10 +150,10 @@ static int read_sample(const struct job *job, const struct model *model, struct 
     return rc;
 }
 
-static void fill_table(struct plan_table *table, const struct store_table_opts *opts,
+static void fill_table(struct job_plan_table *table, const struct store_table_opts *opts,
                        const struct sample *sample, uint32_t keys)
 {
-    *table = (struct plan_table){.name = opts->name,
+    *table = (struct job_plan_table){.name = opts->name,
                                  .kind = opts->kind,
                                  .rule = store_rule_name(opts->rule.type),
                                  .rows = opts->rows,
@@ -167,7 +167,7 @@ static void fill_table(struct plan_table *table, const struct store_table_opts *
     table->bytes = store_bytes_plan(opts, table->rows);
 }
 
-static int fill_tables(const struct job *job, const struct sample *sample, struct plan *plan,
+static int fill_tables(const struct job *job, const struct sample *sample, struct job_plan *plan,
                        struct err *err)
 {
     const struct graph *graph = plan->model->graph;
@@ -182,7 +182,7 @@ static int fill_tables(const struct job *job, const struct sample *sample, struc
         rc = trainer_table_opts(job, plan->model, opts, count, err);
     }
     for (uint32_t i = 0; rc == 0 && i < count; i++) {
-        struct plan_table *table = &plan->tables[i];
+        struct job_plan_table *table = &plan->tables[i];
         fill_table(table, &opts[i], sample, i < params ? 0 : graph_table_at(graph, i - params)->rows);
         plan->tables_count++;
         plan->parameters += table->rows * table->cols;
@@ -195,9 +195,9 @@ static int fill_tables(const struct job *job, const struct sample *sample, struc
     return rc;
 }
 
-int plan_make(const struct job *job, struct plan *plan_out, struct err *err)
+int job_plan_make(const struct job *job, struct job_plan *plan_out, struct err *err)
 {
-    struct plan plan = {.batch_rows = job->data.batch_size};
+    struct job_plan plan = {.batch_rows = job->data.batch_size};
     const struct data_schema *schema = data_spec_schema(job->spec);
     struct sample sample = {0};
     struct team *team = NULL;
@@ -236,18 +236,18 @@ int plan_make(const struct job *job, struct plan *plan_out, struct err *err)
     mem_free(sample.keys);
     mem_free(sample.sketches);
     if (rc != 0) {
-        plan_fini(&plan);
+        job_plan_fini(&plan);
         return rc;
     }
     *plan_out = plan;
     return 0;
 }
 
-void plan_fini(struct plan *plan)
+void job_plan_fini(struct job_plan *plan)
 {
     mem_free(plan->tables);
     model_destroy(plan->model);
-    *plan = (struct plan){0};
+    *plan = (struct job_plan){0};
 }
 
 static const char *kind_name(enum store_kind kind)
@@ -266,7 +266,7 @@ static void json_number(struct str *json, const char *key, double value)
     str_json_f64(json, value);
 }
 
-void plan_json(const struct plan *plan, struct str *json)
+void job_plan_json(const struct job_plan *plan, struct str *json)
 {
     str_json_open(json, '{');
     str_json_key(json, "tasks");
@@ -281,7 +281,7 @@ void plan_json(const struct plan *plan, struct str *json)
     str_json_key(json, "tables");
     str_json_open(json, '[');
     for (uint32_t i = 0; i < plan->tables_count; i++) {
-        const struct plan_table *table = &plan->tables[i];
+        const struct job_plan_table *table = &plan->tables[i];
         const struct store_bytes *bytes = &table->bytes;
         str_json_open(json, '{');
         str_json_key(json, "name");
@@ -309,7 +309,7 @@ void plan_json(const struct plan *plan, struct str *json)
     str_json_close(json, '}');
 }
 
-void plan_text(const struct plan *plan, struct str *text)
+void job_plan_text(const struct job_plan *plan, struct str *text)
 {
     char count[32];
     char bytes[32];
@@ -317,7 +317,7 @@ void plan_text(const struct plan *plan, struct str *text)
     str_printf(text, "%-24s %-8s %-10s %12s %6s %7s %10s %10s\n", "table", "kind", "optimizer",
                "rows", "cols", "shards", "bytes", "keys/step");
     for (uint32_t i = 0; i < plan->tables_count; i++) {
-        const struct plan_table *table = &plan->tables[i];
+        const struct job_plan_table *table = &plan->tables[i];
         const uint64_t held = table->bytes.values + table->bytes.slots + table->bytes.index;
         str_printf(text, "%-24s %-8s %-10s %12s %6u %7u %10s %10.0f\n", table->name,
                    kind_name(table->kind), table->rule, str_count(table->rows, count), table->cols,
