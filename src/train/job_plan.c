@@ -98,7 +98,7 @@ static int dry_run(struct exec *exec, const struct model *model, const struct ba
         size_t floats = 0;
         if (i < 2 * params) {
             const struct graph_variable *param = graph_param_at(model->graph, i % params);
-            floats = (size_t)param->rows * param->cols;
+            floats = (size_t)(param->rows == 0 ? 1 : param->rows) * param->cols;
         } else {
             const struct graph_variable *table = graph_table_at(model->graph, i - 2 * params);
             floats = (size_t)batch->tables[table->rows].keys_count * table->cols;

@@ -66,7 +66,7 @@ int trainer_table_opts(const struct job *job, const struct model *model,
         const char *const *wishes = is_param ? model->param_rules : model->table_rules;
         out[i] = (struct store_table_opts){.name = variable->name,
                                            .kind = STORE_DENSE,
-                                           .rows = variable->rows,
+                                           .rows = variable->rows == 0 ? 1 : variable->rows,
                                            .cols = variable->cols,
                                            .init = variable->init,
                                            .average_decay = job->train.average_decay};
@@ -127,7 +127,7 @@ static int make_grads(struct trainer *trainer, struct err *err)
     } else {
         for (uint32_t i = 0; i < trainer->params_count; i++) {
             const struct graph_variable *param = graph_param_at(graph, i);
-            sizes[i] = (uint64_t)param->rows * param->cols;
+            sizes[i] = (uint64_t)(param->rows == 0 ? 1 : param->rows) * param->cols;
         }
         for (uint32_t i = 0; i < trainer->tables_count; i++) {
             cols[i] = graph_table_at(graph, i)->cols;
