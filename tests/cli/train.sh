@@ -52,7 +52,7 @@ check 'is named' has "$(cat "$WORK/err")" nowhere.yaml
 
 # A NaN stops the run, names step and tensor, and leaves the last checkpoint.
 check_exit 1 'a loss that is not finite stops' "$SHOAL" train "$din" "${sets[@]}" --set model_dir=nan \
-    --set train.optimizer='{type: sgd, learning_rate: 1e30}' --set train.checkpoint_steps=1
+    --set train.optimizer='{type: sgd, learning_rate: 1000000}' --set train.checkpoint_steps=1
 check 'with the step' has "$(cat "$WORK/err")" 'step ' 'finite'
 check 'and what was saved stays' "$SHOAL" inspect nan
 
