@@ -4,12 +4,14 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "graph/exec.h"
+#include "tensor/kern.h"
 
 struct evaluate {
     struct trainer *trainer;
     struct data *data;
     struct exec *exec;
     bool used; /* the data has been read from */
+    float *packed; /* predictions without gaps between rows; NULL when they have none */
 };
 
 int evaluate_create(struct trainer *trainer, struct evaluate **evaluate_out, struct err *err)
@@ -31,6 +33,11 @@ int evaluate_create(struct trainer *trainer, struct evaluate **evaluate_out, str
                                              .fetches_count = 2},
                          &evaluate->exec, err);
     }
+    if (rc == 0 && model->task == MODEL_CLASSES) {
+        evaluate->packed = mem_alloc_array(
+            MEM_TRAIN, (size_t)job->data.batch_size * model->classes, sizeof(float));
+        if (evaluate->packed == NULL) rc = err_set(err, SHOAL_ENOMEM, "no memory to evaluate");
+    }
     if (rc != 0) {
         evaluate_destroy(evaluate);
         return rc;
@@ -44,6 +51,7 @@ void evaluate_destroy(struct evaluate *evaluate)
     if (evaluate == NULL) return;
     exec_destroy(evaluate->exec);
     data_close(evaluate->data);
+    mem_free(evaluate->packed);
     mem_free(evaluate);
 }
 
@@ -73,6 +81,16 @@ static int write_predictions(struct io_writer *writer, const struct exec_value *
     return io_writer_write(writer, text->text, text->bytes, err);
 }
 
+/* Rows one after the other, as metrics want them. */
+static const float *pack(struct evaluate *evaluate, const struct exec_value *value)
+{
+    if (value->stride == value->cols) return value->values;
+    ASSERT(evaluate->packed != NULL);
+    kern_default()->copy_rows(value->rows, value->cols, value->values, value->stride,
+                              evaluate->packed, value->cols, false);
+    return evaluate->packed;
+}
+
 static int run_batch(struct evaluate *evaluate, const struct batch *batch, struct metrics *metrics,
                      struct io_writer *predictions, struct str *text, struct err *err)
 {
@@ -91,13 +109,12 @@ static int run_batch(struct evaluate *evaluate, const struct batch *batch, struc
     if (rc != 0) return rc;
     const struct exec_value value = exec_value(evaluate->exec, model->probability);
     ASSERT(value.rows == batch->rows);
-    ASSERT(value.stride == value.cols);
     if (predictions != NULL) rc = write_predictions(predictions, &value, text, err);
     if (rc == 0) {
         rc = metrics_add(metrics,
                          &(struct metrics_batch){.rows = batch->rows,
                                                  .labels = batch->label,
-                                                 .predictions = value.values,
+                                                 .predictions = pack(evaluate, &value),
                                                  .weights = batch->weight,
                                                  .groups = batch->group,
                                                  .loss = exec_loss(evaluate->exec)},
