@@ -51,7 +51,8 @@ static int build_own(const struct job *job, const shoal_options *options, struct
     } else if (!graph.has_output) {
         rc = err_set(err, SHOAL_EINVAL, "build the model: shoal_output was not called");
     } else {
-        rc = model_own_create(graph.graph, graph.logit, graph.task, model_out, err);
+        rc = model_own_create(graph.graph, graph.logit, graph.task, graph.schema->has_weight,
+                              model_out, err);
     }
     if (rc == 0) graph.graph = NULL; /* The model's now. */
     api_graph_fini(&graph);

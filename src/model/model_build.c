@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/bounds.h"
 #include "base/mem.h"
+#include "model/model_own.h"
 #include "base/str.h"
 
 /* ---- Names ---- */
@@ -293,24 +294,9 @@ graph_id build_fields(struct build *build, const struct feature *features, uint3
 
 void build_end(struct build *build, graph_id logit)
 {
-    struct graph *graph = build->graph;
     struct model *model = build->model;
-    const graph_id label = graph_label(graph);
-    const graph_id weight = build->schema->has_weight ? graph_weight(graph) : GRAPH_NONE;
+    enum model_task task = build->classes == 1 ? MODEL_BINARY : MODEL_CLASSES;
+    if (model->task == MODEL_REGRESSION) task = MODEL_REGRESSION;
     model->classes = build->classes;
-    model->logit = graph_name(graph, logit, "logit");
-    if (model->task == MODEL_REGRESSION) {
-        model->probability = logit;
-        model->loss = graph_squared_loss(graph, logit, label, weight);
-    } else if (build->classes == 1) {
-        model->task = MODEL_BINARY;
-        model->probability = graph_act(graph, logit, GRAPH_SIGMOID);
-        model->loss = graph_sigmoid_loss(graph, logit, label, weight);
-    } else {
-        model->task = MODEL_CLASSES;
-        model->probability = graph_softmax(graph, logit);
-        model->loss = graph_softmax_loss(graph, logit, label, weight);
-    }
-    if (model->probability != logit) graph_name(graph, model->probability, "probability");
-    graph_name(graph, model->loss, "loss");
+    model_add_outputs(model, build->graph, logit, task, build->schema->has_weight);
 }
