@@ -8,8 +8,8 @@
 #include "base/assert.h"
 #include "base/bounds.h"
 #include "base/mem.h"
-#include "model/model_own.h"
 #include "base/str.h"
+#include "model/model_own.h"
 
 /* ---- Names ---- */
 
