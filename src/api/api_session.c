@@ -80,10 +80,7 @@ static int open_session(const char *job_path, const shoal_options *given, shoal_
     int rc = read_options(given, &options, err);
     if (rc == 0) rc = job_load(job_path, options.sets, options.sets_count, &session->job, err);
     if (rc == 0 && options.build != NULL) rc = build_own(session->job, &options, &model, err);
-    if (rc == 0) {
-        rc = run_open(session->job, model, &session->run, err);
-        if (rc != 0) model_destroy(model);
-    }
+    if (rc == 0) rc = run_open(session->job, model, &session->run, err);
     session->before_step = options.before_step;
     session->after_step = options.after_step;
     session->hook_ctx = options.hook_ctx;

@@ -99,7 +99,10 @@ static int open_evaluate(struct run *run, struct err *err)
 static int make(const struct job *job, struct model *model, struct run **run_out, struct err *err)
 {
     struct run *run = mem_alloc(MEM_TRAIN, sizeof *run);
-    if (run == NULL) return err_set(err, SHOAL_ENOMEM, "no memory for a run");
+    if (run == NULL) {
+        model_destroy(model);
+        return err_set(err, SHOAL_ENOMEM, "no memory for a run");
+    }
     run->job = job;
     run->saved_step = UINT64_MAX;
     const int rc = trainer_create(job, model, &run->trainer, err);

@@ -17,8 +17,8 @@
 struct run;
 
 /* To train: locks model_dir, goes on from its newest checkpoint, else from `init_from`, else from
- * initial values; opens the data. The job is borrowed; a model (NULL: the job's) is taken over on
- * success. */
+ * initial values; opens the data. The job is borrowed; a model (NULL: the job's) is taken over,
+ * also on failure. */
 int run_open(const struct job *job, struct model *model, struct run **run_out, struct err *err);
 
 /* To evaluate only: loads a checkpoint (a folder; NULL: the newest of model_dir). Takes no lock and

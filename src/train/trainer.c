@@ -167,7 +167,10 @@ int trainer_create(const struct job *job, struct model *model, struct trainer **
                    struct err *err)
 {
     struct trainer *trainer = mem_alloc(MEM_TRAIN, sizeof *trainer);
-    if (trainer == NULL) return err_set(err, SHOAL_ENOMEM, "no memory for a trainer");
+    if (trainer == NULL) {
+        model_destroy(model);
+        return err_set(err, SHOAL_ENOMEM, "no memory for a trainer");
+    }
     trainer->job = job;
     trainer->model = model;
     int rc = 0;
@@ -190,7 +193,6 @@ int trainer_create(const struct job *job, struct model *model, struct trainer **
                          &trainer->exec, err);
     }
     if (rc != 0) {
-        if (model != NULL) trainer->model = NULL; /* Still the caller's. */
         trainer_destroy(trainer);
         return rc;
     }

@@ -35,7 +35,7 @@ enum trainer_phase {
 };
 const char *trainer_phase_name(enum trainer_phase phase);
 
-/* Makes model (NULL: the job's; else taken over on success), tables with their initial values,
+/* Makes model (NULL: the job's; else taken over, also on failure), tables with their initial values,
  * team and executor. The job is borrowed. Opens no data. */
 int trainer_create(const struct job *job, struct model *model, struct trainer **trainer_out,
                    struct err *err);

@@ -12,11 +12,13 @@ check 'builds against the installed header and library' \
     $SHOAL_CC -Wall -Wextra -Werror custom_model.c $flags -o custom_model
 "$WORK/usr/bin/shoal" data gen --out data/din --rows 8000 --eval-rows 1000 >/dev/null
 export LD_LIBRARY_PATH=$WORK/usr/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-check_exit 0 'trains' ./custom_model din.yaml data.batch_size=64
+check_exit 0 'trains' ./custom_model din.yaml data.batch_size=64 model_dir=m
 check 'its own model with its own loop' has "$(cat out)" 'step 100' '125 steps, hooks called 125 and 125 times' \
     'reads back as assigned' '"auc"'
-check_exit 0 'goes on where it was, which is the end' ./custom_model din.yaml data.batch_size=64
+check_exit 0 'goes on where it was, which is the end' ./custom_model din.yaml data.batch_size=64 model_dir=m
 check 'with no step left' has "$(cat out)" '125 steps, hooks called 0 and 0 times'
+check_exit 1 'a file in the way of the model is an error' ./custom_model din.yaml model_dir=din.yaml/m
+check 'in words, and no more' has "$(cat err)" din.yaml/m
 check_exit 1 'a mistake is an error' ./custom_model din.yaml data.batch_size=no
 check 'in words' has "$(cat err)" batch_size
 finish
