@@ -37,7 +37,10 @@ static int run_gen(const struct data_gen_opts *opts, bool json)
 
 static int data_gen_command(int argc, char **argv)
 {
-    static const char *const kinds[] = {"din", "slices"};
+    const char *kinds[DATA_GEN_KIND_COUNT];
+    for (int i = 0; i < DATA_GEN_KIND_COUNT; i++) {
+        kinds[i] = data_gen_kind_name((enum data_gen_kind)i);
+    }
     static const char *const codecs[] = {"none", "gz", "zst"};
     const char *kind = "din";
     const char *compress = "none";
@@ -47,15 +50,15 @@ static int data_gen_command(int argc, char **argv)
     bool json = false;
     struct data_gen_opts opts = {.seed = 1};
     const struct args_flag flags[] = {
-        {"kind", ARGS_STRING, &kind, "KIND", "din (click logs) or slices (softmax); din"},
+        {"kind", ARGS_STRING, &kind, "KIND", "din (click logs), slices, criteo or linear; din"},
         {"out", ARGS_STRING, &opts.out, "DIR", "folder for train-* and eval-* files (needed)"},
-        {"rows", ARGS_U64, &opts.rows, "N", "training rows; 200000 (slices: 300000)"},
-        {"eval-rows", ARGS_U64, &opts.eval_rows, "N", "evaluation rows; 50000 (slices: 30000)"},
+        {"rows", ARGS_U64, &opts.rows, "N", "training rows; by kind, din: 200000"},
+        {"eval-rows", ARGS_U64, &opts.eval_rows, "N", "evaluation rows; by kind, din: 50000"},
         {"users", ARGS_U64, &opts.users, "N", "users; 10000"},
         {"items", ARGS_U64, &opts.items, "N", "items; 90"},
         {"history", ARGS_U64, &history_max, "MAX", "longest history; 20"},
         {"history-min", ARGS_U64, &history_min, "MIN", "shortest history; 0"},
-        {"files", ARGS_U64, &files, "N", "training files; 8 (slices: 10)"},
+        {"files", ARGS_U64, &files, "N", "training files; by kind, din: 8"},
         {"seed", ARGS_U64, &opts.seed, "N", "the same seed gives the same bytes; 1"},
         {"compress", ARGS_STRING, &compress, "HOW", "none, gz or zst; none"},
         {"json", ARGS_BOOL, &json, NULL, "print the result as one JSON object"},
@@ -73,7 +76,7 @@ static int data_gen_command(int argc, char **argv)
     int code = 0;
     size_t count = 0;
     if (!cli_begin(&command, argc, argv, NULL, &count, &code)) return code;
-    const int kind_index = choice("data gen: --kind", kind, kinds, 2);
+    const int kind_index = choice("data gen: --kind", kind, kinds, DATA_GEN_KIND_COUNT);
     const int codec = choice("data gen: --compress", compress, codecs, 3);
     if (kind_index < 0 || codec < 0) return CLI_USAGE;
     struct err err = {0};
