@@ -20,9 +20,8 @@ for job in examples/*.yaml; do
         check "$name: its data is made by: $make" $make --rows 20000 --eval-rows 2000
         ;;
     esac
-    check_exit 0 "$name: trains" build/shoal train "$job" --json --set train.max_steps=150
+    check_exit 0 "$name: trains" build/shoal train "$job" --json --set train.max_steps=150 --set "model_dir=m/$name"
     check "$name: and is evaluated" has "$(tail -n 1 out)" '"eval": {' '"loss"'
-    rm -f out
     check_exit 0 "$name: has a plan" build/shoal plan "$job" --json
 done
 finish
