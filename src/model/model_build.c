@@ -134,9 +134,9 @@ static graph_id named_table(struct build *build, const char *name, uint32_t tabl
     return there != GRAPH_NONE ? there : graph_table(build->graph, name, table, dim, init);
 }
 
-struct init build_embedding_init(uint32_t dim)
+struct init build_embedding_init(const struct build *build, uint32_t dim)
 {
-    return init_truncated_normal(1.0 / sqrt((double)dim));
+    return init_truncated_normal(build->deviation > 0 ? build->deviation : 1 / sqrt(dim));
 }
 
 graph_id build_table(struct build *build, uint32_t table, uint32_t dim, struct init init)
@@ -166,7 +166,7 @@ graph_id build_column(struct build *build, const struct feature *feature, uint32
     const uint32_t table = schema->ids[feature->index].table;
     const uint32_t width = dim == 0 ? schema->tables[table].dim : dim;
     return lookup(build, feature->index,
-                  build_table(build, table, dim, build_embedding_init(width)));
+                  build_table(build, table, dim, build_embedding_init(build, width)));
 }
 
 graph_id build_columns(struct build *build, const struct feature *features, uint32_t count)
@@ -285,7 +285,7 @@ graph_id build_fields(struct build *build, const struct feature *features, uint3
         const uint32_t width = cols_of(build, fields[i]);
         fields[i] = graph_matmul(graph, fields[i],
                                  graph_param(graph, build_path(&name, features[i].name, "factors"),
-                                             width, dim, build_embedding_init(dim)));
+                                             width, dim, build_embedding_init(build, dim)));
     }
     return graph_concat(graph, fields, count);
 }
