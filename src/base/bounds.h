@@ -73,6 +73,11 @@
 /* Largest weight of an example: 2^31 examples of it still fit the 63 bits before the point of the
  * sums by threshold. */
 #define METRICS_WEIGHT_MAX 4294967296.0f
+/* Job files: checkpoints kept, batches added up before an update, tasks of one kind. Far beyond any
+ * use; they catch a slip of the finger. */
+#define JOB_KEEP_MAX 1000000u
+#define JOB_ACCUMULATE_MAX 65536u
+#define JOB_TASKS_MAX 4096u
 
 /* Features of a job and columns they read. Criteo has 40, the widest jobs we know a few hundred. */
 #define DATA_FEATURES_MAX 1024u
@@ -98,6 +103,9 @@
 #define DATA_INTERLEAVE_MAX 64u     /* files open at once */
 #define DATA_FILES_MAX (1u << 20)
 #define DATA_REPORTS_MAX 5u /* broken records described one by one; the rest is counted */
+#define DATA_REPORTS_MAX 5u           /* broken records described one by one; the rest is counted */
+/* Examples that a plan reads to learn about the data: about a second. */
+#define PLAN_EXAMPLES_MAX 1000000u
 
 /* A checkpoint: its manifest (a line of 200 bytes per table, as many per shard), its files, what one
  * file holds before the next is begun (a good size to copy and to verify), names in it. */

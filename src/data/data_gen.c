@@ -27,13 +27,26 @@ struct chunk {
 
 struct generator {
     struct data_gen_opts opts;
-    struct data_gen_din *din;
-    struct data_gen_slices *slices;
+    const struct data_gen_kind_ops *kind;
+    void *rows; /* the kind's generator */
     struct chunk *chunks;
     bool eval;                    /* the part being written */
     struct data_gen_truth *truth; /* of the eval rows */
     uint64_t bytes;
 };
+
+static const struct data_gen_kind_ops *const kinds[DATA_GEN_KIND_COUNT] = {
+    [DATA_GEN_DIN] = &data_gen_din_ops,
+    [DATA_GEN_SLICES] = &data_gen_slices_ops,
+    [DATA_GEN_CRITEO] = &data_gen_criteo_ops,
+    [DATA_GEN_LINEAR] = &data_gen_linear_ops,
+};
+
+const char *data_gen_kind_name(enum data_gen_kind kind)
+{
+    ASSERT((unsigned)kind < DATA_GEN_KIND_COUNT);
+    return kinds[kind]->name;
+}
 
 uint8_t *data_gen_room(struct data_gen_buffer *buffer, size_t count)
 {
@@ -96,11 +109,7 @@ static void make_chunk(void *ctx, uint32_t index, uint32_t thread)
     chunk->plain.used = 0;
     for (uint32_t i = 0; i < chunk->rows; i++) {
         const uint64_t row = chunk->row_first + i;
-        if (g->din != NULL) {
-            data_gen_din_row(g->din, g->eval, row, &chunk->plain, &truth);
-        } else {
-            data_gen_slices_row(g->slices, g->eval, row, &chunk->plain, &truth);
-        }
+        g->kind->row(g->rows, g->eval, row, &chunk->plain, &truth);
         if (g->eval) g->truth[row] = truth;
     }
     chunk->failed = chunk->plain.failed;
@@ -128,8 +137,7 @@ static void file_name(const struct generator *g, uint32_t index, uint32_t count,
 {
     static const char *const packed[] = {"", ".gz", ".zst"};
     snprintf(out, IO_PATH_MAX, "%s/%s-%05u-of-%05u.%s%s", g->opts.out, g->eval ? "eval" : "train",
-             index, count, g->opts.kind == DATA_GEN_DIN ? "tfrecord" : "csv",
-             packed[g->opts.compress]);
+             index, count, g->kind->suffix, packed[g->opts.compress]);
 }
 
 static int write_file(struct generator *g, struct team *team, const char *path, uint64_t row_first,
@@ -183,7 +191,11 @@ static bool is_ours(const char *name)
     if (rest == name || sscanf(rest, "%5u-of-%5u%n", &index, &count, &end) != 2 || end != 14) {
         return false;
     }
-    return strncmp(rest + end, ".tfrecord", 9) == 0 || strncmp(rest + end, ".csv", 4) == 0;
+    for (int i = 0; i < DATA_GEN_KIND_COUNT; i++) {
+        const size_t bytes = strlen(kinds[i]->suffix);
+        if (rest[end] == '.' && strncmp(rest + end + 1, kinds[i]->suffix, bytes) == 0) return true;
+    }
+    return false;
 }
 
 /* Files of an earlier run with other counts would be matched by the same globs. */
@@ -238,15 +250,14 @@ static double mean_of(const struct data_gen_truth *truth, uint64_t count, bool s
 
 /* ---- all of it ---- */
 
-static void set_defaults(struct data_gen_opts *o)
+static void set_defaults(const struct data_gen_kind_ops *kind, struct data_gen_opts *o)
 {
-    const bool din = o->kind == DATA_GEN_DIN;
-    if (o->rows == 0) o->rows = din ? 200000 : 300000;
-    if (o->eval_rows == 0) o->eval_rows = din ? 50000 : 30000;
+    if (o->rows == 0) o->rows = kind->rows;
+    if (o->eval_rows == 0) o->eval_rows = kind->eval_rows;
     if (o->users == 0) o->users = 10000;
     if (o->items == 0) o->items = 90;
     if (o->history_max == 0) o->history_max = 20;
-    if (o->files == 0) o->files = din ? 8 : 10;
+    if (o->files == 0) o->files = kind->files;
 }
 
 static int check(const struct data_gen_opts *o, struct err *err)
@@ -278,8 +289,7 @@ static int generate(struct generator *g, struct team *team, struct data_gen_resu
     if (g->chunks == NULL || g->truth == NULL) {
         return err_set(err, SHOAL_ENOMEM, "no memory for the generator");
     }
-    int rc = o->kind == DATA_GEN_DIN ? data_gen_din_create(o, &g->din, err)
-                                     : data_gen_slices_create(o, &g->slices, err);
+    int rc = g->kind->create(o, &g->rows, err);
     if (rc == 0) rc = io_make_dirs(o->out, err);
     if (rc == 0) rc = remove_old(g, err);
     if (rc == 0) rc = write_part(g, team, false, o->rows, o->files, err);
@@ -291,8 +301,8 @@ static int generate(struct generator *g, struct team *team, struct data_gen_resu
                                        .eval_files = eval_files,
                                        .bytes = g->bytes};
     result->click_rate = mean_of(g->truth, o->eval_rows, false);
-    result->best = o->kind == DATA_GEN_DIN ? auc_of(g->truth, o->eval_rows)
-                                           : mean_of(g->truth, o->eval_rows, true);
+    result->best = g->kind->best == DATA_GEN_AUC ? auc_of(g->truth, o->eval_rows)
+                                                 : mean_of(g->truth, o->eval_rows, true);
     return 0;
 }
 
@@ -300,8 +310,9 @@ int data_gen(const struct data_gen_opts *opts, struct team *team,
              struct data_gen_result *result_out, struct err *err)
 {
     const uint64_t start = clock_now_ns();
-    struct generator g = {.opts = *opts};
-    set_defaults(&g.opts);
+    ASSERT((unsigned)opts->kind < DATA_GEN_KIND_COUNT);
+    struct generator g = {.opts = *opts, .kind = kinds[opts->kind]};
+    set_defaults(g.kind, &g.opts);
     int rc = check(&g.opts, err);
     if (rc == 0) rc = generate(&g, team, result_out, err);
     if (rc == 0) result_out->seconds = (double)(clock_now_ns() - start) * 1e-9;
@@ -311,15 +322,16 @@ int data_gen(const struct data_gen_opts *opts, struct team *team,
     }
     mem_free(g.chunks);
     mem_free(g.truth);
-    data_gen_din_destroy(g.din);
-    data_gen_slices_destroy(g.slices);
+    if (g.rows != NULL) g.kind->destroy(g.rows);
     return rc;
 }
 
 void data_gen_report(const struct data_gen_opts *opts, const struct data_gen_result *result,
                      bool json, struct str *out)
 {
-    const bool din = opts->kind == DATA_GEN_DIN;
+    static const char *const keys[] = {"best_auc", "best_accuracy", "best_loss"};
+    static const char *const words[] = {"AUC", "accuracy", "mean squared error"};
+    const enum data_gen_best best = kinds[opts->kind]->best;
     char rows[32], eval_rows[32], bytes[32];
     if (json) {
         str_json_open(out, '{');
@@ -335,9 +347,9 @@ void data_gen_report(const struct data_gen_opts *opts, const struct data_gen_res
         str_json_u64(out, result->eval_files);
         str_json_key(out, "bytes");
         str_json_u64(out, result->bytes);
-        str_json_key(out, din ? "best_auc" : "best_accuracy");
+        str_json_key(out, keys[best]);
         str_json_f64(out, result->best);
-        str_json_key(out, din ? "click_rate" : "label_mean");
+        str_json_key(out, best == DATA_GEN_AUC ? "click_rate" : "label_mean");
         str_json_f64(out, result->click_rate);
         str_json_key(out, "seconds");
         str_json_f64(out, result->seconds);
@@ -348,10 +360,6 @@ void data_gen_report(const struct data_gen_opts *opts, const struct data_gen_res
     str_printf(out, "%s rows in %u files, %s to evaluate on in %u files: %s, %.2f s\n",
                str_count(result->rows, rows), result->files, str_count(result->eval_rows, eval_rows),
                result->eval_files, str_bytes(result->bytes, bytes), result->seconds);
-    if (din) {
-        str_printf(out, "%.1f %% clicks; the best AUC that any model can reach: %.4f\n",
-                   100 * result->click_rate, result->best);
-    } else {
-        str_printf(out, "the best accuracy that any model can reach: %.4f\n", result->best);
-    }
+    if (best == DATA_GEN_AUC) str_printf(out, "%.1f %% clicks; ", 100 * result->click_rate);
+    str_printf(out, "the best %s that any model can reach: %.4f\n", words[best], result->best);
 }

@@ -36,7 +36,7 @@ static const double gender_weight = 0.3;
 static const double kind_deviation = 0.2; /* of what ages and genders think of a kind */
 static const double bias = -1.6;
 
-struct data_gen_din {
+struct din {
     struct data_gen_opts opts;
     uint32_t kinds;
     double heat[KINDS_MAX];
@@ -66,7 +66,7 @@ static size_t put_name(uint32_t kind, uint64_t number, char out[32])
 /* Numbers for the first items such that their names fall into different ones of 100 buckets (and
  * none into that of "0"): the reference job hashes to 100, and two items in one bucket are one item
  * to it. */
-static void spread_names(struct data_gen_din *din)
+static void spread_names(struct din *din)
 {
     bool taken[SPREAD_BUCKETS] = {false};
     taken[hash_fingerprint64("0", 1) % SPREAD_BUCKETS] = true;
@@ -84,12 +84,12 @@ static void spread_names(struct data_gen_din *din)
     }
 }
 
-static double draw_normal(const struct data_gen_din *din, uint64_t use, uint64_t index)
+static double draw_normal(const struct din *din, uint64_t use, uint64_t index)
 {
     return (double)rand_normal(din->opts.seed, RAND_GEN, step_of(STEP_WORLD, use), index);
 }
 
-static void make_world(struct data_gen_din *din)
+static void make_world(struct din *din)
 {
     uint32_t order[KINDS_MAX];
     rand_permutation(din->opts.seed, RAND_GEN, step_of(STEP_WORLD, 2), order, din->kinds);
@@ -110,23 +110,17 @@ static void make_world(struct data_gen_din *din)
     }
 }
 
-int data_gen_din_create(const struct data_gen_opts *opts, struct data_gen_din **din_out,
-                        struct err *err)
+static int create(const struct data_gen_opts *opts, void **generator_out, struct err *err)
 {
-    struct data_gen_din *din = mem_alloc(MEM_DATA, sizeof *din);
+    struct din *din = mem_alloc(MEM_DATA, sizeof *din);
     if (din == NULL) return err_set(err, SHOAL_ENOMEM, "no memory for the generator");
     din->opts = *opts;
     din->kinds = opts->items / 3 < KINDS_MAX ? (uint32_t)(opts->items / 3) : KINDS_MAX;
     if (din->kinds == 0) din->kinds = 1;
     spread_names(din);
     make_world(din);
-    *din_out = din;
+    *generator_out = din;
     return 0;
-}
-
-void data_gen_din_destroy(struct data_gen_din *din)
-{
-    mem_free(din);
 }
 
 /* ---- people and things ---- */
@@ -137,7 +131,7 @@ struct user {
     uint32_t favourites[2];
 };
 
-static struct user user_of(const struct data_gen_din *din, uint64_t index)
+static struct user user_of(const struct din *din, uint64_t index)
 {
     uint32_t words[4];
     rand_philox(din->opts.seed, RAND_GEN, step_of(STEP_USER, index), 0, words);
@@ -155,14 +149,14 @@ static uint32_t age_group(uint32_t age)
     return group;
 }
 
-static double quality_of(const struct data_gen_din *din, uint64_t item)
+static double quality_of(const struct din *din, uint64_t item)
 {
     return quality_deviation *
            (double)rand_normal(din->opts.seed, RAND_GEN, step_of(STEP_ITEM, item), 0);
 }
 
 /* An item of a kind; the fifth power of the draw makes the first ones popular. */
-static uint64_t draw_item(const struct data_gen_din *din, uint32_t kind, uint32_t word)
+static uint64_t draw_item(const struct din *din, uint32_t kind, uint32_t word)
 {
     const uint64_t of_kind = (din->opts.items - kind + din->kinds - 1) / din->kinds;
     const double unit = (double)word * 0x1p-32;
@@ -171,7 +165,7 @@ static uint64_t draw_item(const struct data_gen_din *din, uint32_t kind, uint32_
     return at * din->kinds + kind;
 }
 
-static size_t item_name(const struct data_gen_din *din, uint64_t item, char out[32])
+static size_t item_name(const struct din *din, uint64_t item, char out[32])
 {
     const uint32_t kind = (uint32_t)(item % din->kinds);
     if (item < SPREAD_MAX) return put_name(kind, din->spread[item], out);
@@ -192,14 +186,14 @@ struct row {
 };
 
 /* Draws a kind by mood: `certain` of 256 times one of the two, else any. */
-static uint32_t draw_kind(const struct data_gen_din *din, const uint32_t mood[2], uint32_t certain,
+static uint32_t draw_kind(const struct din *din, const uint32_t mood[2], uint32_t certain,
                           uint32_t word)
 {
     if ((word & 255) >= certain) return (word >> 8) % din->kinds;
     return mood[(word >> 8) % 256 < 205 ? 0 : 1];
 }
 
-static void make_row(const struct data_gen_din *din, bool eval, uint64_t index, struct row *row)
+static void make_row(const struct din *din, bool eval, uint64_t index, struct row *row)
 {
     uint32_t words[12 + 2 * DATA_GEN_HISTORY_MAX];
     const struct data_gen_opts *opts = &din->opts;
@@ -292,7 +286,7 @@ static uint8_t *put_one_integer(uint8_t *at, const char *name, uint64_t value)
     return put_varint(at, value);
 }
 
-static uint8_t *put_history(const struct data_gen_din *din, uint8_t *at, const struct row *row)
+static uint8_t *put_history(const struct din *din, uint8_t *at, const struct row *row)
 {
     uint8_t list[DATA_GEN_HISTORY_MAX * 34];
     char name[32];
@@ -306,7 +300,7 @@ static uint8_t *put_history(const struct data_gen_din *din, uint8_t *at, const s
     return at + bytes;
 }
 
-static uint8_t *put_features(const struct data_gen_din *din, uint8_t *at, const struct row *row)
+static uint8_t *put_features(const struct din *din, uint8_t *at, const struct row *row)
 {
     char name[32];
     at = put_one_integer(at, "label", row->label);
@@ -319,9 +313,10 @@ static uint8_t *put_features(const struct data_gen_din *din, uint8_t *at, const 
     return put_history(din, at, row);
 }
 
-void data_gen_din_row(const struct data_gen_din *din, bool eval, uint64_t index,
-                      struct data_gen_buffer *out, struct data_gen_truth *truth_out)
+static void put_row(const void *generator, bool eval, uint64_t index, struct data_gen_buffer *out,
+                    struct data_gen_truth *truth_out)
 {
+    const struct din *din = generator;
     struct row row;
     uint8_t features[512 + DATA_GEN_HISTORY_MAX * 34];
     make_row(din, eval, index, &row);
@@ -341,3 +336,15 @@ void data_gen_din_row(const struct data_gen_din *din, bool eval, uint64_t index,
     const uint32_t crc = hash_crc32c_mask(hash_crc32c(0, record + 12, (size_t)payload));
     memcpy(at + bytes, &crc, 4);
 }
+
+const struct data_gen_kind_ops data_gen_din_ops = {
+    .name = "din",
+    .suffix = "tfrecord",
+    .rows = 200000,
+    .eval_rows = 50000,
+    .files = 8,
+    .best = DATA_GEN_AUC,
+    .create = create,
+    .row = put_row,
+    .destroy = mem_free,
+};

@@ -21,24 +21,40 @@ struct data_gen_buffer {
 uint8_t *data_gen_room(struct data_gen_buffer *buffer, size_t count);
 
 struct data_gen_truth { /* of one row */
-    float score; /* din: the probability that made the label; slices: 1 when the best guess is right */
+    float score; /* AUC: the probability that made the label; else what the best guess scores */
     float label;
 };
 
-struct data_gen_din;
-int data_gen_din_create(const struct data_gen_opts *opts, struct data_gen_din **din_out,
-                        struct err *err);
-/* Appends the row as a whole TFRecord. */
-void data_gen_din_row(const struct data_gen_din *din, bool eval, uint64_t row,
-                      struct data_gen_buffer *out, struct data_gen_truth *truth_out);
-void data_gen_din_destroy(struct data_gen_din *din);
+enum data_gen_best {
+    DATA_GEN_AUC,      /* of the scores against the labels */
+    DATA_GEN_ACCURACY, /* mean of the scores: 1 when the best guess is right */
+    DATA_GEN_LOSS      /* mean of the scores: squared error of the best guess */
+};
 
-struct data_gen_slices;
-int data_gen_slices_create(const struct data_gen_opts *opts, struct data_gen_slices **slices_out,
-                           struct err *err);
-/* Appends the row as a line: the label, then 64 numbers. */
-void data_gen_slices_row(const struct data_gen_slices *slices, bool eval, uint64_t row,
-                         struct data_gen_buffer *out, struct data_gen_truth *truth_out);
-void data_gen_slices_destroy(struct data_gen_slices *slices);
+/* One kind of data; the generator is what create makes. */
+struct data_gen_kind_ops {
+    const char *name;
+    const char *suffix; /* of its files: "tfrecord" */
+    uint64_t rows;      /* defaults */
+    uint64_t eval_rows;
+    uint32_t files;
+    enum data_gen_best best;
+    int (*create)(const struct data_gen_opts *opts, void **generator_out, struct err *err);
+    /* Appends the row, whole, as its file format has it. */
+    void (*row)(const void *generator, bool eval, uint64_t row, struct data_gen_buffer *out,
+                struct data_gen_truth *truth_out);
+    void (*destroy)(void *generator);
+};
+
+extern const struct data_gen_kind_ops data_gen_din_ops;
+extern const struct data_gen_kind_ops data_gen_slices_ops;
+extern const struct data_gen_kind_ops data_gen_criteo_ops;
+extern const struct data_gen_kind_ops data_gen_linear_ops;
+
+/* The step of base/rand.h under which a row draws its numbers. */
+static inline uint64_t data_gen_step(bool eval, uint64_t row)
+{
+    return (eval ? (uint64_t)1 << 56 : 0) | row;
+}
 
 #endif

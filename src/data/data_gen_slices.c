@@ -11,15 +11,14 @@ enum { INPUTS = 64, LABELS = 10 };
 
 static const double sharpness = 2.0;
 
-struct data_gen_slices {
+struct slices {
     uint64_t seed;
     double weights[LABELS][INPUTS];
 };
 
-int data_gen_slices_create(const struct data_gen_opts *opts, struct data_gen_slices **slices_out,
-                           struct err *err)
+static int create(const struct data_gen_opts *opts, void **generator_out, struct err *err)
 {
-    struct data_gen_slices *slices = mem_alloc(MEM_DATA, sizeof *slices);
+    struct slices *slices = mem_alloc(MEM_DATA, sizeof *slices);
     if (slices == NULL) return err_set(err, SHOAL_ENOMEM, "no memory for the generator");
     slices->seed = opts->seed;
     for (uint32_t i = 0; i < LABELS; i++) {
@@ -28,17 +27,12 @@ int data_gen_slices_create(const struct data_gen_opts *opts, struct data_gen_sli
             slices->weights[i][j] = sharpness * (double)draw;
         }
     }
-    *slices_out = slices;
+    *generator_out = slices;
     return 0;
 }
 
-void data_gen_slices_destroy(struct data_gen_slices *slices)
-{
-    mem_free(slices);
-}
-
 /* The label drawn; *best_out is the likeliest. */
-static uint32_t draw_label(const struct data_gen_slices *slices, const uint32_t *ticks, double unit,
+static uint32_t draw_label(const struct slices *slices, const uint32_t *ticks, double unit,
                            uint32_t *best_out)
 {
     double odds[LABELS];
@@ -60,12 +54,12 @@ static uint32_t draw_label(const struct data_gen_slices *slices, const uint32_t 
     return label;
 }
 
-void data_gen_slices_row(const struct data_gen_slices *slices, bool eval, uint64_t row,
-                         struct data_gen_buffer *out, struct data_gen_truth *truth_out)
+static void make_row(const void *generator, bool eval, uint64_t row, struct data_gen_buffer *out,
+                     struct data_gen_truth *truth_out)
 {
+    const struct slices *slices = generator;
     uint32_t words[INPUTS + 1];
-    const uint64_t step = (eval ? (uint64_t)1 << 56 : 0) | row;
-    rand_philox_fill(slices->seed, RAND_GEN, step, 0, INPUTS + 1, words);
+    rand_philox_fill(slices->seed, RAND_GEN, data_gen_step(eval, row), 0, INPUTS + 1, words);
     for (uint32_t j = 0; j < INPUTS; j++) words[j] = (uint32_t)((uint64_t)words[j] * 10000 >> 32);
     uint32_t best = 0;
     const uint32_t label = draw_label(slices, words, (double)rand_unit(words[INPUTS]), &best);
@@ -81,3 +75,15 @@ void data_gen_slices_row(const struct data_gen_slices *slices, bool eval, uint64
     }
     *at = '\n';
 }
+
+const struct data_gen_kind_ops data_gen_slices_ops = {
+    .name = "slices",
+    .suffix = "csv",
+    .rows = 300000,
+    .eval_rows = 30000,
+    .files = 10,
+    .best = DATA_GEN_ACCURACY,
+    .create = create,
+    .row = make_row,
+    .destroy = mem_free,
+};

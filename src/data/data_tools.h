@@ -11,16 +11,23 @@
 #include "base/team.h"
 #include "data/data.h"
 
-enum data_gen_kind { DATA_GEN_DIN, DATA_GEN_SLICES };
+enum data_gen_kind {
+    DATA_GEN_DIN,    /* click logs with histories: tf.train.Example in TFRecord */
+    DATA_GEN_SLICES, /* 64 numbers, label 0..9: CSV */
+    DATA_GEN_CRITEO, /* label, 13 counts, 26 words, many of them missing: TSV as Criteo's */
+    DATA_GEN_LINEAR, /* x1, x2, y = 2 x1 - 3 x2 + 0.5 + noise: CSV */
+    DATA_GEN_KIND_COUNT
+};
+const char *data_gen_kind_name(enum data_gen_kind kind); /* "din" */
 enum data_compress { DATA_PLAIN, DATA_GZIP, DATA_ZSTD };
 
-/* 0 means the default in the comment: din / slices. */
+/* 0 means the default in the comment; rows and files have one for each kind (data_gen_kinds.h). */
 struct data_gen_opts {
     enum data_gen_kind kind;
     enum data_compress compress;
     const char *out;      /* folder, made when missing */
-    uint64_t rows;        /* 200,000 / 300,000 */
-    uint64_t eval_rows;   /* 50,000 / 30,000 */
+    uint64_t rows;
+    uint64_t eval_rows;
     uint64_t users;       /* 10,000 */
     uint64_t items;       /* 90 */
     uint32_t history_max; /* longest history: 20 */

@@ -130,7 +130,7 @@ void data_unique_run(struct data_unique *unique, const struct data_unique_run *r
     ASSERT(total < out->capacity || total == 0);
     size_t mask = 1023;
     if (!is_direct(unique)) {
-        while (mask < 2 * (size_t)total) mask = mask * 2 + 1;
+        while (mask + 1 < 2 * (size_t)total) mask = mask * 2 + 1;
         ASSERT(mask < unique->map_count);
         memset(unique->map, 0, (mask + 1) * sizeof *unique->map);
     }

@@ -9,6 +9,7 @@
 #include "base/bounds.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "model/model_own.h"
 
 /* ---- Names ---- */
 
@@ -133,9 +134,9 @@ static graph_id named_table(struct build *build, const char *name, uint32_t tabl
     return there != GRAPH_NONE ? there : graph_table(build->graph, name, table, dim, init);
 }
 
-struct init build_embedding_init(uint32_t dim)
+struct init build_embedding_init(const struct build *build, uint32_t dim)
 {
-    return init_truncated_normal(1.0 / sqrt((double)dim));
+    return init_truncated_normal(build->deviation > 0 ? build->deviation : 1 / sqrt(dim));
 }
 
 graph_id build_table(struct build *build, uint32_t table, uint32_t dim, struct init init)
@@ -165,7 +166,7 @@ graph_id build_column(struct build *build, const struct feature *feature, uint32
     const uint32_t table = schema->ids[feature->index].table;
     const uint32_t width = dim == 0 ? schema->tables[table].dim : dim;
     return lookup(build, feature->index,
-                  build_table(build, table, dim, build_embedding_init(width)));
+                  build_table(build, table, dim, build_embedding_init(build, width)));
 }
 
 graph_id build_columns(struct build *build, const struct feature *features, uint32_t count)
@@ -284,7 +285,7 @@ graph_id build_fields(struct build *build, const struct feature *features, uint3
         const uint32_t width = cols_of(build, fields[i]);
         fields[i] = graph_matmul(graph, fields[i],
                                  graph_param(graph, build_path(&name, features[i].name, "factors"),
-                                             width, dim, build_embedding_init(dim)));
+                                             width, dim, build_embedding_init(build, dim)));
     }
     return graph_concat(graph, fields, count);
 }
@@ -293,24 +294,9 @@ graph_id build_fields(struct build *build, const struct feature *features, uint3
 
 void build_end(struct build *build, graph_id logit)
 {
-    struct graph *graph = build->graph;
     struct model *model = build->model;
-    const graph_id label = graph_label(graph);
-    const graph_id weight = build->schema->has_weight ? graph_weight(graph) : GRAPH_NONE;
+    enum model_task task = build->classes == 1 ? MODEL_BINARY : MODEL_CLASSES;
+    if (model->task == MODEL_REGRESSION) task = MODEL_REGRESSION;
     model->classes = build->classes;
-    model->logit = graph_name(graph, logit, "logit");
-    if (model->task == MODEL_REGRESSION) {
-        model->probability = logit;
-        model->loss = graph_squared_loss(graph, logit, label, weight);
-    } else if (build->classes == 1) {
-        model->task = MODEL_BINARY;
-        model->probability = graph_act(graph, logit, GRAPH_SIGMOID);
-        model->loss = graph_sigmoid_loss(graph, logit, label, weight);
-    } else {
-        model->task = MODEL_CLASSES;
-        model->probability = graph_softmax(graph, logit);
-        model->loss = graph_softmax_loss(graph, logit, label, weight);
-    }
-    if (model->probability != logit) graph_name(graph, model->probability, "probability");
-    graph_name(graph, model->loss, "loss");
+    model_add_outputs(model, build->graph, logit, task, build->schema->has_weight);
 }

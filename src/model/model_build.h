@@ -35,6 +35,7 @@ struct build {
     const struct data_schema *schema;
     uint32_t classes;
     float dropout;
+    double deviation; /* of the embeddings' first values; 0: 1 / sqrt(dim) */
 };
 
 /* A feature by its place in the schema. */
@@ -55,7 +56,7 @@ int build_widths(const struct build *build, const char *key, struct widths *widt
 /* The table's rows: <table>/embedding of the schema's width, or `dim` when not 0. Made once. */
 graph_id build_table(struct build *build, uint32_t table, uint32_t dim, struct init init);
 /* Truncated normal with 1 / sqrt(dim), as embedding_column. */
-struct init build_embedding_init(uint32_t dim);
+struct init build_embedding_init(const struct build *build, uint32_t dim);
 /* One column per feature: the embedding (gathered, or pooled by the feature's combiner) or the
  * numbers. dim as above. */
 graph_id build_column(struct build *build, const struct feature *feature, uint32_t dim);

@@ -48,6 +48,7 @@ int model_build_dlrm(struct build *build, struct err *err)
     uint32_t count = 0;
     uint32_t dim = 0;
     const uint32_t fields = build->schema->ids_count + (build->schema->dense_count > 0);
+    build->deviation = 0.01; /* The paper draws rows from +-1 / sqrt(n): dot products start small. */
     int rc = build_widths(build, "bottom", &bottom, err);
     if (rc == 0) rc = build_widths(build, "top", &top, err);
     if (rc == 0) rc = build_features(build, NULL, &features, &count, err);

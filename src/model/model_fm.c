@@ -13,6 +13,8 @@ static int fm_model(struct build *build, const struct widths *hidden, struct err
     struct feature *features = NULL;
     uint32_t count = 0;
     uint32_t dim = 0;
+    /* Every pair of fields adds a product: from small factors, or the first logits are noise. */
+    build->deviation = 0.01;
     int rc = build_features(build, NULL, &features, &count, err);
     if (rc == 0) rc = build_common_dim(build, features, count, &dim, err);
     if (rc == 0 && count < 2) {

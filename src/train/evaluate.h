@@ -1,0 +1,28 @@
+/* evaluate runs a model forward over the evaluation data and measures it. It uses a trainer's
+ * values (their moving averages where the job keeps them), team and pull buffers, so it runs between
+ * steps, on the trainer's thread, and changes nothing of it. */
+#ifndef SHOAL_TRAIN_EVALUATE_H
+#define SHOAL_TRAIN_EVALUATE_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "io/file.h"
+#include "train/metrics.h"
+#include "train/trainer.h"
+
+struct evaluate;
+
+/* Opens the evaluation data of the trainer's job and plans the forward pass. The trainer is
+ * borrowed. SHOAL_ENOENT when the job has no such data. */
+int evaluate_create(struct trainer *trainer, struct evaluate **evaluate_out, struct err *err);
+void evaluate_destroy(struct evaluate *evaluate); /* NULL is a no-op. */
+
+/* Measures `batches` batches from the start (0: all). predictions (NULL: none) gets a line per
+ * example in input order: the probability, or those of all classes with spaces between. */
+int evaluate_run(struct evaluate *evaluate, uint64_t batches, struct io_writer *predictions,
+                 struct metrics_result *result_out, struct err *err);
+
+uint64_t evaluate_skipped(const struct evaluate *evaluate); /* broken records, all runs */
+
+#endif

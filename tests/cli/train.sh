@@ -1,0 +1,68 @@
+#!/bin/bash
+# shoal train, eval, inspect and plan as a newcomer meets them, and the mistakes that one makes.
+. "${SHOAL_TESTS:?}/lib.sh"
+din=$REPO/examples/din.yaml
+sets=(--set "data.train=$WORK/data/train-*" --set "data.eval=$WORK/data/eval-*" --set model_dir=m)
+
+# Without data: the error says the command that makes it, and nothing is written.
+check_exit 1 'no data' "$SHOAL" train "$din" "${sets[@]}"
+check 'says how to make it' has "$(cat err)" 'shoal data gen --out'
+check 'and has made nothing' test ! -e m
+
+"$SHOAL" data gen --out data --rows 40000 --eval-rows 5000 --json >gen.json || exit 1
+check 'data gen tells the best AUC' has "$(cat gen.json)" '"best_auc"'
+
+check_exit 0 'trains' "$SHOAL" train "$din" "${sets[@]}" --json --set train.log_steps=10
+check 'lines of steps' has "$(head -n 1 "$WORK/out")" '"step"' '"loss"' '"learning_rate"' '"examples_per_second"'
+check 'the result' has "$(tail -n 1 out)" '"steps": 79' '"examples": 40000' '"seconds"' '"eval": {' '"auc"' \
+    '"auc_exact"' '"staleness_mean"' '"gradients_dropped"' '"records_skipped": 0' '"time"' '"model_dir"'
+check 'a checkpoint' test -f m/ckpt-79/manifest.json
+check 'an event file' test -n "$(find m -name 'events.out.tfevents.*')"
+
+check_exit 0 'evaluates' "$SHOAL" eval "$din" "${sets[@]}" --json --set eval.steps=0 --predictions p.txt
+check 'all examples' has "$(cat out)" '"examples": 5000'
+check 'one probability a line' test "$(grep -cE '^[0-9.e-]+$' p.txt)" = 5000
+check_exit 0 'inspects' "$SHOAL" inspect m
+check 'the checkpoint is listed' has "$(cat "$WORK/out")" 79
+check_exit 0 'plans' "$SHOAL" plan "$din" "${sets[@]}" --json
+check 'memory and traffic' has "$(cat "$WORK/out")" '"tasks"' '"memory_bytes"' '"bytes_per_step"' 'item/embedding'
+check_exit 0 'plans for people' "$SHOAL" plan "$din" "${sets[@]}"
+
+# Mistakes: what was found, where, what is allowed; exit code 2; nothing starts.
+mistake() { # WHAT WORDS... -- COMMAND...
+    local what=$1 words=()
+    shift
+    while [ "$1" != -- ]; do words+=("$1"); shift; done
+    shift
+    check_exit 2 "$what" "$@"
+    check "$what: in words" has "$(cat "$WORK/err")" "${words[@]}"
+}
+mistake 'no command' usage -- "$SHOAL"
+mistake 'unknown command' 'did you mean "train"' -- "$SHOAL" trian job.yaml
+mistake 'unknown flag' 'did you mean --json' -- "$SHOAL" train "$din" --jsno
+mistake 'no job' usage -- "$SHOAL" train
+mistake 'unknown setting' 'did you mean "max_steps"' -- "$SHOAL" train "$din" --set train.max_step=3
+mistake 'wrong model' 'din' -- "$SHOAL" train "$din" --set model.type=dine
+mistake 'wrong value' 'batch_size' -- "$SHOAL" train "$din" --set data.batch_size=many
+mistake 'wrong instruction set' 'SHOAL_ISA' -- env SHOAL_ISA=mmx "$SHOAL" train "$din"
+printf 'model_dir: out\n  model: [\n' >broken.yaml
+mistake 'not YAML' 'broken.yaml:' -- "$SHOAL" train broken.yaml
+check_exit 1 'a job that is not there' "$SHOAL" train nowhere.yaml
+check 'is named' has "$(cat "$WORK/err")" nowhere.yaml
+
+# A NaN stops the run, names step and tensor, and leaves the last checkpoint.
+check_exit 1 'a loss that is not finite stops' "$SHOAL" train "$din" "${sets[@]}" --set model_dir=nan \
+    --set train.optimizer='{type: sgd, learning_rate: 1000000}' --set train.checkpoint_steps=1
+check 'with the step' has "$(cat "$WORK/err")" 'step ' 'finite'
+check 'and what was saved stays' "$SHOAL" inspect nan
+
+# No room and no permission: clear words.
+if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=300k none small 2>/dev/null; then
+    check_exit 1 'a full disk' "$SHOAL" train "$din" "${sets[@]}" --set model_dir=small/m
+    check 'is named' has "$(cat "$WORK/err")" 'No space left' small/m
+    check 'and nothing half written is left' test -z "$(find small -name '.tmp*')"
+    umount small
+fi
+check_exit 1 'a file in the way' "$SHOAL" train "$din" "${sets[@]}" --set model_dir=gen.json/m
+check 'help fits a screen' test "$("$SHOAL" --help | wc -l)" -le 24
+finish
