@@ -456,8 +456,8 @@ static void run_tile(void *ctx, uint32_t part, uint32_t thread)
     if (item->task != NULL && item->task->kind == FINAL_DELIVER) {
         const size_t elements = (size_t)call.last * call.node->shape.cols;
         const size_t first = (size_t)own * DELIVER_ELEMENTS;
-        const size_t count = elements - first < DELIVER_ELEMENTS ? elements - first
-                                                                 : DELIVER_ELEMENTS;
+        const size_t count =
+            elements - first < DELIVER_ELEMENTS ? elements - first : DELIVER_ELEMENTS;
         deliver(exec, item->task->variable, first, count, call.out + first, thread);
         return;
     }
@@ -581,8 +581,8 @@ static const char *find_cause(const struct exec *exec, char text[GRAPH_NAME_BYTE
 static int report_loss(const struct exec *exec, struct err *err)
 {
     char cause[GRAPH_NAME_BYTES_MAX + 64];
-    return err_set(err, SHOAL_ENAN, "step %llu: the loss is %g%s",
-                   (unsigned long long)exec->feed->step, exec_loss(exec), find_cause(exec, cause));
+    return err_set(err, SHOAL_ENAN, "the loss is not finite: %g%s", exec_loss(exec),
+                   find_cause(exec, cause));
 }
 
 static int report_gradients(const struct exec *exec, struct err *err)
@@ -597,8 +597,8 @@ static int report_gradients(const struct exec *exec, struct err *err)
     }
     if (name == NULL) return 0;
     char cause[GRAPH_NAME_BYTES_MAX + 64];
-    return err_set(err, SHOAL_ENAN, "step %llu: the gradient of %s is not finite%s",
-                   (unsigned long long)exec->feed->step, name, find_cause(exec, cause));
+    return err_set(err, SHOAL_ENAN, "the gradient of %s is not finite%s", name,
+                   find_cause(exec, cause));
 }
 
 int exec_run(struct exec *exec, const struct exec_feed *feed, struct err *err)
@@ -628,7 +628,8 @@ struct exec_value exec_value(const struct exec *exec, graph_id node)
     ASSERT(node != GRAPH_NONE);
     ASSERT(node <= exec->graph->nodes_count);
     const struct view *view = &exec->views[node];
-    return (struct exec_value){.values = view->data, .rows = view->rows,
+    return (struct exec_value){.values = view->data,
+                               .rows = view->rows,
                                .cols = node_at(exec->graph, node)->shape.cols,
                                .stride = (uint32_t)view->stride};
 }
