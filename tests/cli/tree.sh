@@ -14,7 +14,7 @@ check "no file is longer than 1000 lines: $long" test -z "$long"
 
 alone=$(for header in $(printf '%s\n' "$sources" | grep '\.h$'); do
     printf '#include "%s"\n' "${header#src/}" |
-        gcc -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -Isrc -I. -fsyntax-only -x c - 2>&1 ||
+        gcc -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -Isrc -Iinclude -I. -fsyntax-only -x c - 2>&1 ||
         echo "$header does not compile alone"
 done)
 check "each header compiles alone: $alone" test -z "$alone"
