@@ -113,8 +113,8 @@ static bool alloc_scratch(struct data_batcher *b)
     b->broken = mem_alloc_array(MEM_DATA, rows, sizeof *b->broken);
     b->parsers = mem_alloc_array(MEM_DATA, TEAM_THREADS_MAX, sizeof *b->parsers);
     if (b->keys == NULL || b->counts == NULL || b->totals == NULL || b->uniques == NULL ||
-        b->parts == NULL || b->runs == NULL || b->runs_first == NULL ||
-         b->broken == NULL || b->parsers == NULL) {
+        b->parts == NULL || b->runs == NULL || b->runs_first == NULL || b->broken == NULL ||
+        b->parsers == NULL) {
         return false;
     }
     for (uint32_t i = 0; i < schema->ids_count; i++) {
@@ -165,7 +165,8 @@ int data_batcher_create(const struct data_batcher_opts *opts, struct data_batche
 
 static void free_set(const struct data_schema *schema, struct set *set)
 {
-    for (uint32_t i = 0; set->dense != NULL && i < schema->dense_count; i++) mem_free(set->dense[i]);
+    for (uint32_t i = 0; set->dense != NULL && i < schema->dense_count; i++)
+        mem_free(set->dense[i]);
     for (uint32_t i = 0; i < schema->ids_count; i++) {
         if (set->offsets != NULL) mem_free(set->offsets[i]);
         if (set->weights != NULL) mem_free(set->weights[i]);
@@ -476,7 +477,8 @@ static bool table_ok(const struct batch_keys *table, uint64_t rows)
             if (i > first && table->occs[i - 1] >= table->occs[i]) return false;
         }
         /* In the order of their first occurrence, so none stands twice. */
-        if (slot > 0 && table->occs[table->occ_offsets[slot - 1]] >= table->occs[first]) return false;
+        if (slot > 0 && table->occs[table->occ_offsets[slot - 1]] >= table->occs[first])
+            return false;
     }
     return true;
 }

@@ -21,7 +21,8 @@ struct data_gen_buffer {
 uint8_t *data_gen_room(struct data_gen_buffer *buffer, size_t count);
 
 struct data_gen_truth { /* of one row */
-    float score; /* din: the probability that made the label; slices: 1 when the best guess is right */
+    float
+        score; /* din: the probability that made the label; slices: 1 when the best guess is right */
     float label;
 };
 

@@ -1,9 +1,8 @@
 /* The input is a file of images and one of labels; the first byte says where the second begins. */
 #include "data/data_fuzz.h"
 
-static const char features[] =
-    "label: {kind: label}\n"
-    "image: {kind: numeric, width: 4}\n";
+static const char features[] = "label: {kind: label}\n"
+                               "image: {kind: numeric, width: 4}\n";
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {

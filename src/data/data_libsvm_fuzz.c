@@ -1,11 +1,10 @@
 /* The input is a libsvm file. */
 #include "data/data_fuzz.h"
 
-static const char features[] =
-    "label: {kind: label}\n"
-    "group: {kind: group}\n"
-    "dense: {kind: numeric, width: 16}\n"
-    "sparse: {kind: identity, buckets: 16, weights: value}\n";
+static const char features[] = "label: {kind: label}\n"
+                               "group: {kind: group}\n"
+                               "dense: {kind: numeric, width: 16}\n"
+                               "sparse: {kind: identity, buckets: 16, weights: value}\n";
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {

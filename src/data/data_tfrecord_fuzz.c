@@ -1,9 +1,8 @@
 /* The input is a TFRecord file, compressed or not. */
 #include "data/data_fuzz.h"
 
-static const char features[] =
-    "label: {kind: label}\n"
-    "x: {kind: numeric, width: 4}\n";
+static const char features[] = "label: {kind: label}\n"
+                               "x: {kind: numeric, width: 4}\n";
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
