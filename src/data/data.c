@@ -27,8 +27,8 @@ struct data {
     uint32_t batch_size;
     char **paths; /* of this share */
     uint32_t paths_count;
-    char *header;          /* csv: of the first file */
-    uint64_t fingerprint;  /* of all that a position depends on */
+    char *header;         /* csv: of the first file */
+    uint64_t fingerprint; /* of all that a position depends on */
     struct data_layout layout;
     struct data_batcher *batcher;
     struct data_reader_opts reader_opts;
@@ -137,8 +137,9 @@ static int find_format(const struct data *data, enum data_format *format_out, st
     *format_out = data->settings.format;
     if (*format_out != DATA_AUTO) return 0;
     if (data->standard_input) {
-        return err_set(err, SHOAL_ECONFIG, "standard input: say data.format (tfrecord, csv, tsv or "
-                                           "libsvm)");
+        return err_set(err, SHOAL_ECONFIG,
+                       "standard input: say data.format (tfrecord, csv, tsv or "
+                       "libsvm)");
     }
     int rc = stream_open(data->paths[0], 0, &stream, err);
     if (rc != 0) return rc;
@@ -162,12 +163,11 @@ static int look_at_first(struct data *data, const struct data_opts *opts,
         return err_set(err, SHOAL_ECONFIG, "idx files cannot come from standard input");
     }
     frame_opts->header = csv && data->settings.header;
-    frame_opts->delimiter = data->settings.delimiter != 0           ? data->settings.delimiter
+    frame_opts->delimiter = data->settings.delimiter != 0    ? data->settings.delimiter
                             : frame_opts->format == DATA_TSV ? '\t'
-                                                                    : ',';
+                                                             : ',';
     frame_opts->rows = data->eval ? data->settings.eval_rows : data->settings.train_rows;
-    frame_opts->labels_optional =
-        opts->label_optional || !data_spec_schema(opts->spec)->has_label;
+    frame_opts->labels_optional = opts->label_optional || !data_spec_schema(opts->spec)->has_label;
     if (data->standard_input || frame_opts->header) {
         rc = data_frame_open(data->paths[0], frame_opts, 0, 0, &frame, err);
         if (rc != 0) return rc;
@@ -175,8 +175,8 @@ static int look_at_first(struct data *data, const struct data_opts *opts,
     if (frame_opts->header) {
         const char *header = data_frame_header(frame);
         if (header == NULL) {
-            rc = err_set(err, SHOAL_ECORRUPT, "%s: empty, where a header should be",
-                         data->paths[0]);
+            rc =
+                err_set(err, SHOAL_ECORRUPT, "%s: empty, where a header should be", data->paths[0]);
         } else if ((data->header = mem_strdup(MEM_DATA, header)) == NULL) {
             rc = err_set(err, SHOAL_ENOMEM, "no memory for a header");
         }
@@ -194,14 +194,9 @@ static int look_at_first(struct data *data, const struct data_opts *opts,
 static uint64_t fingerprint(const struct data *data, uint64_t seed)
 {
     const struct data_reader_opts *r = &data->reader_opts;
-    const uint64_t numbers[] = {seed,
-                                data->batch_size,
-                                r->window_records,
-                                r->interleave,
-                                r->shuffle,
-                                r->frame.rows.first,
-                                r->frame.rows.last,
-                                data->paths_count};
+    const uint64_t numbers[] = {
+        seed,       data->batch_size,    r->window_records,  r->interleave,
+        r->shuffle, r->frame.rows.first, r->frame.rows.last, data->paths_count};
     uint64_t print = hash_fingerprint64(numbers, sizeof numbers);
     for (uint32_t i = 0; i < data->paths_count; i++) {
         const char *base = strrchr(data->paths[i], '/');
@@ -351,7 +346,8 @@ int data_open(const struct data_opts *opts, struct data **data_out, struct err *
                        : opts->settings.batch_size != 0 ? opts->settings.batch_size
                                                         : 512;
     int rc = check_opts(opts, data->batch_size, err);
-    if (rc == 0) rc = list_files(data, opts->eval ? &opts->settings.eval : &opts->settings.train, err);
+    if (rc == 0)
+        rc = list_files(data, opts->eval ? &opts->settings.eval : &opts->settings.train, err);
     if (rc == 0) rc = keep_share(data, opts->share_index, opts->share_count, err);
     if (rc == 0) {
         plan_reader(data, opts->seed);
@@ -364,11 +360,12 @@ int data_open(const struct data_opts *opts, struct data **data_out, struct err *
         if (rc != 0) rc = err_wrap(err, "%s", data->paths[0]);
     }
     if (rc == 0) {
-        rc = data_batcher_create(&(struct data_batcher_opts){.spec = opts->spec,
-                                                             .layout = &data->layout,
-                                                             .rows_max = data->batch_size,
-                                                             .label_optional = opts->label_optional},
-                                 &data->batcher, err);
+        rc =
+            data_batcher_create(&(struct data_batcher_opts){.spec = opts->spec,
+                                                            .layout = &data->layout,
+                                                            .rows_max = data->batch_size,
+                                                            .label_optional = opts->label_optional},
+                                &data->batcher, err);
     }
     if (rc == 0 && opts->position != NULL) rc = read_position(data, opts->position, err);
     if (rc == 0) {
@@ -481,10 +478,9 @@ static int decode(struct data *data, struct team *team, const struct batch **bat
     const struct data_broken *broken = NULL;
     uint32_t broken_count = 0;
     const bool ordered = window->order == NULL || !data->reader_opts.shuffle;
-    const int rc = data_batcher_make(data->batcher, team,
-                                     ordered ? window->pieces + first : window->pieces,
-                                     ordered ? NULL : window->order + first, count, batch_out,
-                                     &broken, &broken_count, err);
+    const int rc = data_batcher_make(
+        data->batcher, team, ordered ? window->pieces + first : window->pieces,
+        ordered ? NULL : window->order + first, count, batch_out, &broken, &broken_count, err);
     if (rc != 0) return rc;
     data->batch_next++;
     data->stats.records += count - broken_count;

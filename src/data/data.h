@@ -46,7 +46,7 @@ enum data_fault {
 #define X(code, name, text) DATA_FAULT_##code,
     DATA_FAULT_LIST(X)
 #undef X
-    DATA_FAULT_COUNT
+        DATA_FAULT_COUNT
 };
 const char *data_fault_name(enum data_fault fault); /* "payload_crc" */
 const char *data_fault_text(enum data_fault fault); /* "wrong checksum of a record" */
@@ -81,15 +81,15 @@ struct data_settings {
     struct data_patterns eval;
     struct data_rows train_rows; /* train_rows: [0, 55000] */
     struct data_rows eval_rows;
-    uint32_t batch_size;  /* 512 */
-    uint32_t shuffle;     /* 0: file order */
-    uint64_t epochs;      /* set by the reader of the settings: 1; 0 is without end */
-    double errors_max;    /* 0.01 when read from a job file that does not say */
-    bool header;          /* csv, tsv: the first line names the columns */
-    char delimiter;       /* csv: ','; tsv: tab */
-    uint32_t index_base;  /* libsvm: 1 when read from a job file that does not say */
-    uint32_t interleave;  /* files read by turns when shuffling: 8 */
-    const char *make;     /* the command that makes the data, for the error when it is not there */
+    uint32_t batch_size; /* 512 */
+    uint32_t shuffle;    /* 0: file order */
+    uint64_t epochs;     /* set by the reader of the settings: 1; 0 is without end */
+    double errors_max;   /* 0.01 when read from a job file that does not say */
+    bool header;         /* csv, tsv: the first line names the columns */
+    char delimiter;      /* csv: ','; tsv: tab */
+    uint32_t index_base; /* libsvm: 1 when read from a job file that does not say */
+    uint32_t interleave; /* files read by turns when shuffling: 8 */
+    const char *make;    /* the command that makes the data, for the error when it is not there */
 };
 
 /* Reads the `data:` map (node may be NULL: all defaults). Extra keys are an error. */
@@ -104,20 +104,20 @@ struct data;
 struct data_opts {
     const struct data_spec *spec; /* borrowed until data_close */
     struct data_settings settings;
-    bool eval;              /* the eval files and rows, in file order, once; else the train ones */
-    bool label_optional;    /* a record without label is not broken; batch.label has NaN there */
-    uint64_t seed;          /* of the shuffle */
-    uint32_t share_index;   /* this worker's files: share_index, + share_count, ... */
-    uint32_t share_count;   /* 0: 1 */
-    const char *position;   /* JSON from data_position_write, NULL: from the start */
-    uint32_t batch_size;    /* instead of the settings' when not 0 */
+    bool eval;            /* the eval files and rows, in file order, once; else the train ones */
+    bool label_optional;  /* a record without label is not broken; batch.label has NaN there */
+    uint64_t seed;        /* of the shuffle */
+    uint32_t share_index; /* this worker's files: share_index, + share_count, ... */
+    uint32_t share_count; /* 0: 1 */
+    const char *position; /* JSON from data_position_write, NULL: from the start */
+    uint32_t batch_size;  /* instead of the settings' when not 0 */
 };
 
 /* Expands the globs, checks the files' headers and starts the reader. SHOAL_ENOENT when there are no
  * files; SHOAL_EMISMATCH when the position was made by other files or settings. */
 int data_open(const struct data_opts *opts, struct data **data_out, struct err *err);
 
-struct data_info { /* of one batch */
+struct data_info {  /* of one batch */
     uint64_t epoch; /* from 0 */
     uint64_t lease; /* of the epoch, from 0 */
     uint32_t batch; /* of the lease, from 0 */
@@ -142,9 +142,9 @@ struct data_stats {
     uint64_t records; /* whole ones that went into batches, all epochs */
     uint64_t skipped; /* broken ones */
     uint64_t skipped_by[DATA_FAULT_COUNT];
-    uint64_t bytes;   /* uncompressed, read by the reader */
-    uint64_t files;   /* of this share */
-    uint64_t wait_ns; /* how long data_next waited for the reader */
+    uint64_t bytes;        /* uncompressed, read by the reader */
+    uint64_t files;        /* of this share */
+    uint64_t wait_ns;      /* how long data_next waited for the reader */
     uint64_t memory_bytes; /* windows and batches */
 };
 void data_stats_get(const struct data *data, struct data_stats *stats_out);

@@ -113,8 +113,8 @@ static bool alloc_scratch(struct data_batcher *b)
     b->broken = mem_alloc_array(MEM_DATA, rows, sizeof *b->broken);
     b->parsers = mem_alloc_array(MEM_DATA, TEAM_THREADS_MAX, sizeof *b->parsers);
     if (b->keys == NULL || b->counts == NULL || b->totals == NULL || b->uniques == NULL ||
-        b->parts == NULL || b->runs == NULL || b->runs_first == NULL ||
-         b->broken == NULL || b->parsers == NULL) {
+        b->parts == NULL || b->runs == NULL || b->runs_first == NULL || b->broken == NULL ||
+        b->parsers == NULL) {
         return false;
     }
     for (uint32_t i = 0; i < schema->ids_count; i++) {
@@ -165,7 +165,8 @@ int data_batcher_create(const struct data_batcher_opts *opts, struct data_batche
 
 static void free_set(const struct data_schema *schema, struct set *set)
 {
-    for (uint32_t i = 0; set->dense != NULL && i < schema->dense_count; i++) mem_free(set->dense[i]);
+    for (uint32_t i = 0; set->dense != NULL && i < schema->dense_count; i++)
+        mem_free(set->dense[i]);
     for (uint32_t i = 0; i < schema->ids_count; i++) {
         if (set->offsets != NULL) mem_free(set->offsets[i]);
         if (set->weights != NULL) mem_free(set->weights[i]);
@@ -455,8 +456,77 @@ int data_batcher_make(struct data_batcher *b, struct team *team, const struct da
     if (rc != 0) return rc;
     team_run(team, b->schema->tables_count, make_table, b);
     publish(b);
+    ASSERT_SLOW(data_batch_ok(&b->set->batch, b->schema));
     *batch_out = &b->set->batch;
     *broken_out = b->broken;
     *broken_count_out = broken_count;
     return 0;
+}
+
+/* Occurrences of each key are ascending, and name that key. */
+static bool table_ok(const struct batch_keys *table, uint64_t rows)
+{
+    if (table->occ_offsets[0] != 0) return false;
+    if (table->occ_offsets[table->keys_count] != table->occs_count) return false;
+    for (uint32_t slot = 0; slot < table->keys_count; slot++) {
+        const uint32_t first = table->occ_offsets[slot];
+        const uint32_t last = table->occ_offsets[slot + 1];
+        if (first >= last || (rows != 0 && table->keys[slot] >= rows)) return false;
+        for (uint32_t i = first; i < last; i++) {
+            if (table->occs[i] >= table->occs_count) return false;
+            if (i > first && table->occs[i - 1] >= table->occs[i]) return false;
+        }
+        /* In the order of their first occurrence, so none stands twice. */
+        if (slot > 0 && table->occs[table->occ_offsets[slot - 1]] >= table->occs[first])
+            return false;
+    }
+    return true;
+}
+
+static bool ids_ok(const struct batch *batch, const struct batch_ids *ids,
+                   const struct batch_keys *table, const struct data_ids *schema)
+{
+    if ((ids->offsets == NULL) != schema->single) return false;
+    if ((ids->weights != NULL) < schema->weighted) return false;
+    if (ids->offsets == NULL && ids->count != batch->rows) return false;
+    if (ids->offsets != NULL) {
+        if (ids->offsets[0] != 0 || ids->offsets[batch->rows] != ids->count) return false;
+        for (uint32_t row = 0; row < batch->rows; row++) {
+            const uint32_t least = schema->padded ? 1 : 0;
+            if (ids->offsets[row] + least > ids->offsets[row + 1]) return false;
+        }
+    }
+    for (uint32_t i = 0; i < ids->count; i++) {
+        const uint32_t slot = ids->slots[i];
+        if (slot >= table->keys_count) return false;
+        const uint32_t *from = table->occs + table->occ_offsets[slot];
+        const uint32_t *to = table->occs + table->occ_offsets[slot + 1];
+        const uint32_t occ = ids->occ_base + i;
+        while (to - from > 1) { /* by halving: they ascend */
+            const uint32_t *middle = from + (to - from) / 2;
+            if (*middle <= occ) {
+                from = middle;
+            } else {
+                to = middle;
+            }
+        }
+        if (*from != occ) return false;
+    }
+    return true;
+}
+
+bool data_batch_ok(const struct batch *batch, const struct data_schema *schema)
+{
+    if (batch->tables_count != schema->tables_count || batch->ids_count != schema->ids_count ||
+        batch->dense_count != schema->dense_count) {
+        return false;
+    }
+    for (uint32_t t = 0; t < batch->tables_count; t++) {
+        if (!table_ok(&batch->tables[t], schema->tables[t].rows)) return false;
+    }
+    for (uint32_t i = 0; i < batch->ids_count; i++) {
+        const struct batch_keys *table = &batch->tables[schema->ids[i].table];
+        if (!ids_ok(batch, &batch->ids[i], table, &schema->ids[i])) return false;
+    }
+    return true;
 }

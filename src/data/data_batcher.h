@@ -50,4 +50,8 @@ int data_batcher_make(struct data_batcher *batcher, struct team *team,
                       uint32_t *broken_count_out, struct err *err);
 void data_batcher_destroy(struct data_batcher *batcher); /* NULL is a no-op */
 
+/* The invariants of tensor/batch.h hold: offsets rise, slots and occurrences fit their keys, keys are
+ * unique and inside their table. O(occurrences * log). */
+bool data_batch_ok(const struct batch *batch, const struct data_schema *schema);
+
 #endif

@@ -75,7 +75,8 @@ static bool end(void *ctx, bool whole)
     if (!whole || cat->broken) return true;
     str_json_close(&cat->line, '}');
     str_add(&cat->line, "\n");
-    if (cat->line.failed || fwrite(cat->line.text, 1, cat->line.bytes, cat->out) != cat->line.bytes) {
+    if (cat->line.failed ||
+        fwrite(cat->line.text, 1, cat->line.bytes, cat->out) != cat->line.bytes) {
         cat->failed = true;
         return false;
     }

@@ -53,7 +53,8 @@ static int numbers_of_columns(const struct data_feature *feature, const struct d
     for (uint32_t i = 0; i < feature->width; i++) {
         double number = (double)feature->missing_number;
         const struct data_span *span = &raw->spans[i];
-        if (span->bytes > 0 && !data_text_to_f64(span->at, span->bytes, &number)) return FAULT(TYPE);
+        if (span->bytes > 0 && !data_text_to_f64(span->at, span->bytes, &number))
+            return FAULT(TYPE);
         if (!isfinite(number)) return FAULT(RANGE);
         out[i] = normalized(feature, (float)number);
     }
@@ -111,7 +112,8 @@ static int numbers_of_list(const struct data_feature *feature, const struct data
     return count == feature->width ? 0 : FAULT(VALUES);
 }
 
-static int decode_numeric(const struct data_feature *feature, const struct data_raw *raw, float *out)
+static int decode_numeric(const struct data_feature *feature, const struct data_raw *raw,
+                          float *out)
 {
     if (raw->type == DATA_RAW_TEXTS && raw->split == 0) {
         return numbers_of_columns(feature, raw, out);
@@ -224,8 +226,8 @@ static int decode_single(const struct data_feature *feature, const struct data_r
 static int reserve(struct data_ragged *ragged, size_t more, bool weighted)
 {
     const size_t want = ragged->used + more;
-    int rc = mem_grow(MEM_DATA, (void **)&ragged->keys, &ragged->capacity, want,
-                      sizeof *ragged->keys);
+    int rc =
+        mem_grow(MEM_DATA, (void **)&ragged->keys, &ragged->capacity, want, sizeof *ragged->keys);
     if (rc == 0 && weighted) {
         rc = mem_grow(MEM_DATA, (void **)&ragged->weights, &ragged->weights_capacity, want,
                       sizeof *ragged->weights);
@@ -314,8 +316,8 @@ static int decode_ragged(const struct data_feature *feature, const struct data_r
     const bool quick = raw->type == DATA_RAW_BYTES && !feature->weighted &&
                        (feature->kind == DATA_HASH || feature->kind == DATA_DYNAMIC);
     const size_t before = ragged->used;
-    const int rc = quick ? append_hashes(feature, raw, ragged)
-                         : append_values(feature, raw, weights, ragged);
+    const int rc =
+        quick ? append_hashes(feature, raw, ragged) : append_values(feature, raw, weights, ragged);
     if (rc != 0) {
         ragged->used = before;
         return rc;
@@ -461,7 +463,8 @@ int data_decode_row(const struct data_spec *spec, const struct data_raw *raws, b
     int rc = 0;
     uint32_t done = 0;
     for (; rc == 0 && done < spec->features_count; done++) {
-        rc = decode_feature(&spec->features[done], raws, label_optional, out, row, ragged, crossing);
+        rc =
+            decode_feature(&spec->features[done], raws, label_optional, out, row, ragged, crossing);
     }
     /* Of a broken row, what the features before the failing one appended goes away again. */
     for (uint32_t i = 0; rc != 0 && i + 1 < done; i++) {

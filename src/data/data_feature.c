@@ -62,8 +62,8 @@ int64_t data_vocabulary_find(const struct data_vocabulary *vocabulary, const voi
     return -1;
 }
 
-static enum data_key key_of_word(const struct data_feature *feature, const void *text,
-                                 size_t bytes, uint64_t *key_out)
+static enum data_key key_of_word(const struct data_feature *feature, const void *text, size_t bytes,
+                                 uint64_t *key_out)
 {
     const int64_t index = data_vocabulary_find(&feature->vocabulary, text, bytes);
     if (index >= 0) {
@@ -88,20 +88,15 @@ enum data_key data_feature_key_of_text(const struct data_feature *feature, const
     case DATA_HASH:
         *key_out = data_mod_of(feature->buckets, hash_fingerprint64(text, bytes));
         return DATA_KEY_OK;
-    case DATA_DYNAMIC:
-        *key_out = hash_fingerprint64(text, bytes);
-        return DATA_KEY_OK;
-    case DATA_VOCABULARY:
-        return key_of_word(feature, text, bytes, key_out);
+    case DATA_DYNAMIC: *key_out = hash_fingerprint64(text, bytes); return DATA_KEY_OK;
+    case DATA_VOCABULARY: return key_of_word(feature, text, bytes, key_out);
     case DATA_IDENTITY:
         if (!data_text_to_i64(text, bytes, &integer)) return DATA_KEY_TYPE;
         return data_feature_key_of_integer(feature, integer, key_out);
     case DATA_BUCKETIZE:
         if (!data_text_to_f64(text, bytes, &number)) return DATA_KEY_TYPE;
         return data_feature_key_of_number(feature, (float)number, key_out);
-    default:
-        ASSERT(false);
-        return DATA_KEY_TYPE;
+    default: ASSERT(false); return DATA_KEY_TYPE;
     }
 }
 
@@ -110,9 +105,7 @@ enum data_key data_feature_key_of_integer(const struct data_feature *feature, in
 {
     char text[24];
     switch (feature->kind) {
-    case DATA_DYNAMIC:
-        *key_out = (uint64_t)integer;
-        return DATA_KEY_OK;
+    case DATA_DYNAMIC: *key_out = (uint64_t)integer; return DATA_KEY_OK;
     case DATA_IDENTITY:
         if (integer >= 0 && (uint64_t)integer < feature->buckets.divisor) {
             *key_out = (uint64_t)integer;
@@ -120,8 +113,7 @@ enum data_key data_feature_key_of_integer(const struct data_feature *feature, in
         }
         *key_out = feature->default_key;
         return feature->has_default ? DATA_KEY_OK : DATA_KEY_RANGE;
-    case DATA_BUCKETIZE:
-        return data_feature_key_of_number(feature, (float)integer, key_out);
+    case DATA_BUCKETIZE: return data_feature_key_of_number(feature, (float)integer, key_out);
     default: /* Integers are hashed and looked up as their decimal text, as TensorFlow does. */
         return data_feature_key_of_text(feature, text, data_text_of_i64(integer, text), key_out);
     }

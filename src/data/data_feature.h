@@ -70,10 +70,10 @@ struct data_feature {
     uint32_t weights_field;
     uint32_t max_length; /* 0: any */
 
-    float missing_number;     /* label, weight, numeric, bucketize: what a missing value counts as */
-    bool missing_is_fault;    /* a label */
-    uint64_t missing_key;     /* categorical: the key of a missing value */
-    char *pad_text;           /* values equal to it are dropped */
+    float missing_number;  /* label, weight, numeric, bucketize: what a missing value counts as */
+    bool missing_is_fault; /* a label */
+    uint64_t missing_key;  /* categorical: the key of a missing value */
+    char *pad_text;        /* values equal to it are dropped */
     uint32_t pad_bytes;
     int64_t pad_integer;
     bool pad_is_integer;
@@ -81,10 +81,10 @@ struct data_feature {
 
     uint32_t width; /* numeric */
     bool log;
-    float scale;    /* numeric: (x - shift) * scale */
+    float scale; /* numeric: (x - shift) * scale */
     float shift;
 
-    struct data_mod buckets;  /* hash, cross, vocabulary's oov, identity */
+    struct data_mod buckets; /* hash, cross, vocabulary's oov, identity */
     float *boundaries;
     uint32_t boundaries_count;
     struct data_vocabulary vocabulary;
@@ -95,10 +95,10 @@ struct data_feature {
     uint32_t parts_count;
 };
 
-struct data_part_of { /* one side of a cross */
+struct data_part_of {                   /* one side of a cross */
     const struct data_feature *feature; /* by its number; NULL: by the field's raw value */
     uint32_t field;
-    bool single;          /* a missing value counts as missing_key; else it makes no crosses */
+    bool single; /* a missing value counts as missing_key; else it makes no crosses */
     uint64_t missing_key;
 };
 

@@ -33,8 +33,8 @@ const char *data_fault_text(enum data_fault fault)
 
 const char *data_format_name(enum data_format format)
 {
-    static const char *const names[DATA_FORMAT_COUNT] = {"auto",   "tfrecord", "csv",
-                                                         "tsv",    "libsvm",   "idx"};
+    static const char *const names[DATA_FORMAT_COUNT] = {"auto", "tfrecord", "csv",
+                                                         "tsv",  "libsvm",   "idx"};
     ASSERT((unsigned)format < DATA_FORMAT_COUNT);
     return names[format];
 }
@@ -81,8 +81,9 @@ static int read_header(struct data_frame *frame, enum data_fault *fault_out, str
     const char *want = frame->opts.header_text;
     if (want != NULL && strcmp(want, frame->header) != 0) {
         *fault_out = DATA_FAULT_HEADER;
-        return err_set(err, SHOAL_ECORRUPT, "the header \"%.80s\" is not the first file's \"%.80s\"",
-                       frame->header, want);
+        return err_set(err, SHOAL_ECORRUPT,
+                       "the header \"%.80s\" is not the first file's \"%.80s\"", frame->header,
+                       want);
     }
     return 0;
 }
@@ -177,9 +178,9 @@ int data_frame_open(const char *path, const struct data_frame_opts *opts, uint64
     return 0;
 }
 
-int data_frame_open_memory(const void *bytes, size_t count, const void *labels,
-                           size_t labels_count, const struct data_frame_opts *opts,
-                           struct data_frame **frame_out, struct err *err)
+int data_frame_open_memory(const void *bytes, size_t count, const void *labels, size_t labels_count,
+                           const struct data_frame_opts *opts, struct data_frame **frame_out,
+                           struct err *err)
 {
     struct data_frame *frame = make(opts);
     if (frame == NULL) return err_set(err, SHOAL_ENOMEM, "no memory for a frame");
@@ -200,12 +201,9 @@ static int next_of_format(struct data_frame *frame, struct data_record *record_o
                           enum data_fault *fault_out, struct err *err)
 {
     switch (frame->opts.format) {
-    case DATA_TFRECORD:
-        return data_frame_next_tfrecord(frame, record_out, fault_out, err);
-    case DATA_IDX:
-        return data_frame_next_idx(frame, record_out, fault_out, err);
-    default:
-        return data_frame_next_text(frame, record_out, fault_out, err);
+    case DATA_TFRECORD: return data_frame_next_tfrecord(frame, record_out, fault_out, err);
+    case DATA_IDX: return data_frame_next_idx(frame, record_out, fault_out, err);
+    default: return data_frame_next_text(frame, record_out, fault_out, err);
     }
 }
 
@@ -269,8 +267,8 @@ enum data_format data_frame_guess(const char *path, const uint8_t *first, size_t
     static const struct {
         const char *part;
         enum data_format format;
-    } names[] = {{".tfrecord", DATA_TFRECORD}, {".csv", DATA_CSV},       {".tsv", DATA_TSV},
-                 {".libsvm", DATA_LIBSVM},     {".svm", DATA_LIBSVM},    {"-idx", DATA_IDX},
+    } names[] = {{".tfrecord", DATA_TFRECORD}, {".csv", DATA_CSV},           {".tsv", DATA_TSV},
+                 {".libsvm", DATA_LIBSVM},     {".svm", DATA_LIBSVM},        {"-idx", DATA_IDX},
                  {".idx", DATA_IDX},           {".tfrecords", DATA_TFRECORD}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (name_has(path, names[i].part)) return names[i].format;

@@ -47,9 +47,9 @@ struct data_frame;
 int data_frame_open(const char *path, const struct data_frame_opts *opts, uint64_t offset,
                     uint64_t number, struct data_frame **frame_out, struct err *err);
 /* From bytes in memory (borrowed), for tests and fuzzing; idx labels from a second piece. */
-int data_frame_open_memory(const void *bytes, size_t count, const void *labels,
-                           size_t labels_count, const struct data_frame_opts *opts,
-                           struct data_frame **frame_out, struct err *err);
+int data_frame_open_memory(const void *bytes, size_t count, const void *labels, size_t labels_count,
+                           const struct data_frame_opts *opts, struct data_frame **frame_out,
+                           struct err *err);
 
 /* 0: a record. SHOAL_END: no more. SHOAL_ECORRUPT: *fault_out says why one was passed over or why
  * the file ended (then SHOAL_END follows); record_out has its place. Other codes: reading failed. */

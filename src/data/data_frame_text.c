@@ -33,8 +33,8 @@ static bool scan_record(struct scan *scan, const uint8_t *bytes, size_t have, ui
 
 /* The length of the record in *length_out, without its line end, and with it in *whole_out. Not
  * closed within the bound, or in the whole rest of the file: SHOAL_ECORRUPT. */
-static int find_end(struct data_frame *frame, const uint8_t **bytes, size_t *have, size_t *length_out,
-                    struct err *err)
+static int find_end(struct data_frame *frame, const uint8_t **bytes, size_t *have,
+                    size_t *length_out, struct err *err)
 {
     const bool quotes = frame->opts.format != DATA_LIBSVM;
     const uint8_t *newline = memchr(*bytes, '\n', *have);
@@ -74,8 +74,8 @@ static int pass_over_line(struct data_frame *frame, const uint8_t *bytes, size_t
 {
     const uint8_t *newline = memchr(bytes, '\n', have);
     stream_skip(frame->stream, newline != NULL ? (size_t)(newline - bytes) + 1 : have);
-    *fault_out = newline != NULL || have <= DATA_LINE_BYTES_MAX ? DATA_FAULT_MALFORMED
-                                                                : DATA_FAULT_TOO_LONG;
+    *fault_out =
+        newline != NULL || have <= DATA_LINE_BYTES_MAX ? DATA_FAULT_MALFORMED : DATA_FAULT_TOO_LONG;
     return err_set(err, SHOAL_ECORRUPT, "%s",
                    *fault_out == DATA_FAULT_MALFORMED ? "a quote is not closed"
                                                       : data_fault_text(DATA_FAULT_TOO_LONG));

@@ -16,8 +16,8 @@ static uint32_t load_u32(const uint8_t *bytes)
 }
 
 /* A length that cannot be trusted says nothing about where the next record is: the file ends. */
-static int broken_length(struct data_frame *frame, enum data_fault fault, enum data_fault *fault_out,
-                         struct err *err)
+static int broken_length(struct data_frame *frame, enum data_fault fault,
+                         enum data_fault *fault_out, struct err *err)
 {
     frame->ended = true;
     *fault_out = fault;

@@ -133,7 +133,8 @@ static int write_round(struct generator *g, struct io_writer *writer, uint32_t c
 
 /* ---- files ---- */
 
-static void file_name(const struct generator *g, uint32_t index, uint32_t count, char out[IO_PATH_MAX])
+static void file_name(const struct generator *g, uint32_t index, uint32_t count,
+                      char out[IO_PATH_MAX])
 {
     static const char *const packed[] = {"", ".gz", ".zst"};
     snprintf(out, IO_PATH_MAX, "%s/%s-%05u-of-%05u.%s%s", g->opts.out, g->eval ? "eval" : "train",
@@ -173,8 +174,7 @@ static int write_part(struct generator *g, struct team *team, bool eval, uint64_
     g->eval = eval;
     for (uint32_t i = 0; i < files; i++) {
         file_name(g, i, files, path);
-        const int rc =
-            write_file(g, team, path, rows * i / files, rows * (i + 1) / files, err);
+        const int rc = write_file(g, team, path, rows * i / files, rows * (i + 1) / files, err);
         if (rc != 0) return rc;
     }
     return 0;
@@ -358,8 +358,9 @@ void data_gen_report(const struct data_gen_opts *opts, const struct data_gen_res
         return;
     }
     str_printf(out, "%s rows in %u files, %s to evaluate on in %u files: %s, %.2f s\n",
-               str_count(result->rows, rows), result->files, str_count(result->eval_rows, eval_rows),
-               result->eval_files, str_bytes(result->bytes, bytes), result->seconds);
+               str_count(result->rows, rows), result->files,
+               str_count(result->eval_rows, eval_rows), result->eval_files,
+               str_bytes(result->bytes, bytes), result->seconds);
     if (best == DATA_GEN_AUC) str_printf(out, "%.1f %% clicks; ", 100 * result->click_rate);
     str_printf(out, "the best %s that any model can reach: %.4f\n", words[best], result->best);
 }

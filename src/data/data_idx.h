@@ -6,7 +6,14 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { DATA_IDX_U8 = 0x08, DATA_IDX_I8, DATA_IDX_I16 = 0x0b, DATA_IDX_I32, DATA_IDX_F32, DATA_IDX_F64 };
+enum {
+    DATA_IDX_U8 = 0x08,
+    DATA_IDX_I8,
+    DATA_IDX_I16 = 0x0b,
+    DATA_IDX_I32,
+    DATA_IDX_F32,
+    DATA_IDX_F64
+};
 
 /* 0: no such type. */
 static inline size_t data_idx_bytes(uint8_t type)

@@ -112,8 +112,7 @@ static bool visit_roles(struct look *look, const struct data_record *record)
 static bool visit(struct look *look, const struct data_record *record)
 {
     switch (look->format) {
-    case DATA_TFRECORD:
-        return data_example_walk(record->bytes, record->count, example_field, look);
+    case DATA_TFRECORD: return data_example_walk(record->bytes, record->count, example_field, look);
     case DATA_LIBSVM:
     case DATA_IDX: return visit_roles(look, record);
     default: return visit_csv(look, record);
@@ -204,9 +203,9 @@ static int look_at_file(struct look *look, const char *path, struct err *err)
     int rc = find_format(look->opts, path, &look->format, err);
     if (rc != 0) return rc;
     const bool csv = look->format == DATA_CSV || look->format == DATA_TSV;
-    look->delimiter = look->opts->delimiter != 0  ? look->opts->delimiter
+    look->delimiter = look->opts->delimiter != 0 ? look->opts->delimiter
                       : look->format == DATA_TSV ? '\t'
-                                                  : ',';
+                                                 : ',';
     frame_opts.format = look->format;
     frame_opts.delimiter = look->delimiter;
     frame_opts.header = csv && look->opts->header;

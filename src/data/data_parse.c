@@ -12,8 +12,9 @@
 
 /* ---- layout ---- */
 
-static int find_column(const struct data_field *field, uint32_t index, const struct data_span *names,
-                       uint32_t names_count, bool header, uint32_t *column_out, struct err *err)
+static int find_column(const struct data_field *field, uint32_t index,
+                       const struct data_span *names, uint32_t names_count, bool header,
+                       uint32_t *column_out, struct err *err)
 {
     for (uint32_t i = 0; i < names_count; i++) {
         if (names[i].bytes == field->name_bytes &&
@@ -280,8 +281,8 @@ struct guess {
 
 struct data_parser {
     const struct data_layout *layout;
-    struct data_raw *raws;   /* by field */
-    struct guess *guesses;   /* by place in the record */
+    struct data_raw *raws; /* by field */
+    struct guess *guesses; /* by place in the record */
     uint32_t place;
     struct data_span *spans; /* csv columns */
     uint32_t spans_max;
@@ -427,7 +428,8 @@ static int parse_libsvm(struct data_parser *parser, const uint8_t *bytes, size_t
     }
     for (uint32_t i = 0; i < layout->fields_count; i++) {
         struct data_raw *raw = &parser->raws[i];
-        *raw = (struct data_raw){.type = DATA_RAW_PAIRS, .base = layout->index_base, .at = values, .end = end};
+        *raw = (struct data_raw){
+            .type = DATA_RAW_PAIRS, .base = layout->index_base, .at = values, .end = end};
         if (layout->roles[i] == DATA_ROLE_LABEL) {
             *raw = (struct data_raw){.type = DATA_RAW_NUMBER, .number = label};
         } else if (layout->roles[i] == DATA_ROLE_GROUP) {

@@ -22,8 +22,8 @@ struct data_layout {
     uint32_t columns_min; /* csv: a record has at least so many columns */
     uint32_t columns_max; /* 0: any number */
     uint32_t fields_count;
-    uint32_t *columns;      /* csv: by field, its first column */
-    uint8_t *roles;         /* libsvm, idx: by field, enum data_role */
+    uint32_t *columns; /* csv: by field, its first column */
+    uint8_t *roles;    /* libsvm, idx: by field, enum data_role */
     const struct data_spec *spec;
 };
 

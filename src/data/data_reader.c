@@ -98,10 +98,8 @@ static int add_record(struct slot_window *slot, const struct data_record *record
     }
     const uint8_t *bytes = store(slot, record->bytes, record->count);
     if (bytes == NULL) return err_set(&window->err, SHOAL_ENOMEM, "no memory for records");
-    window->pieces[window->count++] = (struct data_piece){.bytes = bytes,
-                                                          .count = (uint32_t)record->count,
-                                                          .file = file,
-                                                          .offset = record->offset};
+    window->pieces[window->count++] = (struct data_piece){
+        .bytes = bytes, .count = (uint32_t)record->count, .file = file, .offset = record->offset};
     window->bytes += record->count;
     return 0;
 }
@@ -267,8 +265,7 @@ static void advance(struct data_reader *reader, struct data_window *window)
 {
     reader->epoch_records += window->count;
     reader->lease_number++;
-    window->epoch_last =
-        reader->open_count == 0 && reader->files_next == reader->opts.paths_count;
+    window->epoch_last = reader->open_count == 0 && reader->files_next == reader->opts.paths_count;
     if (!window->epoch_last) return;
     reader->epoch++;
     reader->lease_number = 0;
@@ -339,9 +336,8 @@ static int resume(struct data_reader *reader, const struct data_lease *from, str
     if (reader->done) return 0;
     for (uint32_t i = 0; i < from->places_count; i++) {
         const struct data_place *place = &from->places[i];
-        const int rc =
-            data_frame_open(reader->opts.paths[place->file], &reader->opts.frame, place->offset,
-                            place->number, &reader->open[i].frame, err);
+        const int rc = data_frame_open(reader->opts.paths[place->file], &reader->opts.frame,
+                                       place->offset, place->number, &reader->open[i].frame, err);
         if (rc != 0) return rc;
         reader->open[i].file = place->file;
         reader->open_count++;

@@ -36,9 +36,9 @@ static int read_rows(const struct config_node *node, const char *key, struct dat
     size_t count = 0;
     if (value == NULL) return 0;
     int rc = config_read_f64_list(node, key, 0, 9e15, &numbers, &count, err);
-    if (rc == 0 && (count != 2 || numbers[0] >= numbers[1] ||
-                    numbers[0] != (double)(uint64_t)numbers[0] ||
-                    numbers[1] != (double)(uint64_t)numbers[1])) {
+    if (rc == 0 &&
+        (count != 2 || numbers[0] >= numbers[1] || numbers[0] != (double)(uint64_t)numbers[0] ||
+         numbers[1] != (double)(uint64_t)numbers[1])) {
         rc = config_error(value, err, "%s must be [first, last + 1], such as [0, 55000]", key);
     }
     if (rc == 0) {
@@ -66,8 +66,8 @@ int data_settings_read(const struct config_node *node, struct data_settings *set
                        struct err *err)
 {
     static const char *const keys[] = {
-        "format", "train",  "eval",      "train_rows", "eval_rows",  "batch_size", "shuffle", "epochs",
-        "errors_max", "header", "delimiter", "index_base", "interleave", "make"};
+        "format", "train",      "eval",   "train_rows", "eval_rows",  "batch_size", "shuffle",
+        "epochs", "errors_max", "header", "delimiter",  "index_base", "interleave", "make"};
     const char *formats[DATA_FORMAT_COUNT];
     for (int i = 0; i < DATA_FORMAT_COUNT; i++) formats[i] = data_format_name((enum data_format)i);
     struct data_settings s = {

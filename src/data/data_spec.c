@@ -16,12 +16,12 @@
 struct builder {
     struct data_spec *spec;
     const char *const *extra_keys;
-    bool *dim_given;     /* by table: some feature says `embed:` */
+    bool *dim_given; /* by table: some feature says `embed:` */
     struct err *err;
 };
 
 static const char *const kind_names[DATA_KIND_COUNT] = {
-    "label", "weight",   "group",      "numeric", "hash",
+    "label",     "weight",   "group",      "numeric", "hash",
     "bucketize", "identity", "vocabulary", "cross",   "dynamic"};
 
 /* Keys each kind takes besides `kind`, `column`, `split` and `repeat`. */
@@ -70,7 +70,8 @@ uint32_t data_default_width(uint64_t values)
 }
 
 /* Index of the field of that name, added when it is new. */
-static int find_field(struct builder *b, const char *name, bool explicit_column, uint32_t *index_out)
+static int find_field(struct builder *b, const char *name, bool explicit_column,
+                      uint32_t *index_out)
 {
     struct data_spec *spec = b->spec;
     for (uint32_t i = 0; i < spec->fields_count; i++) {
@@ -266,8 +267,8 @@ static int parse_words(struct builder *b, const struct config_node *node,
         struct err inner = {0};
         rc = data_vocabulary_init(&feature->vocabulary, words, (uint32_t)count, &inner);
         if (rc == SHOAL_EINVAL) {
-            rc = config_error(path != NULL ? config_get(node, "file") : values, b->err, "%s: %.400s",
-                              feature->name, inner.text);
+            rc = config_error(path != NULL ? config_get(node, "file") : values, b->err,
+                              "%s: %.400s", feature->name, inner.text);
         } else if (rc != 0) {
             rc = no_memory(b->err);
         }
@@ -307,15 +308,10 @@ static int parse_rows(struct builder *b, const struct config_node *node,
                       struct data_feature *feature, uint64_t *rows_out)
 {
     switch (feature->kind) {
-    case DATA_BUCKETIZE:
-        return parse_boundaries(b, node, feature, rows_out);
-    case DATA_VOCABULARY:
-        return parse_vocabulary(b, node, feature, rows_out);
-    case DATA_DYNAMIC:
-        *rows_out = 0;
-        return 0;
-    default:
-        return parse_buckets(b, node, feature, rows_out);
+    case DATA_BUCKETIZE: return parse_boundaries(b, node, feature, rows_out);
+    case DATA_VOCABULARY: return parse_vocabulary(b, node, feature, rows_out);
+    case DATA_DYNAMIC: *rows_out = 0; return 0;
+    default: return parse_buckets(b, node, feature, rows_out);
     }
 }
 
@@ -331,7 +327,8 @@ static int parse_table(struct builder *b, const struct config_node *node,
     if (rc == 0) rc = config_read_u32(node, "embed", 1, DATA_EMBED_MAX, &dim, b->err);
     if (rc != 0) return rc;
     uint32_t index = 0;
-    while (index < spec->schema.tables_count && strcmp(spec->tables[index].name, name) != 0) index++;
+    while (index < spec->schema.tables_count && strcmp(spec->tables[index].name, name) != 0)
+        index++;
     struct data_table *table = &spec->tables[index];
     if (index == spec->schema.tables_count) {
         char *copy = mem_strdup(MEM_DATA, name);
@@ -341,9 +338,11 @@ static int parse_table(struct builder *b, const struct config_node *node,
     } else if (table->rows != rows) {
         char other[32] = "no fixed number of";
         char mine[32] = "no fixed number of";
-        if (table->rows != 0) snprintf(other, sizeof other, "%llu", (unsigned long long)table->rows);
+        if (table->rows != 0)
+            snprintf(other, sizeof other, "%llu", (unsigned long long)table->rows);
         if (rows != 0) snprintf(mine, sizeof mine, "%llu", (unsigned long long)rows);
-        return config_error(node, b->err, "%s: table %s has %s rows by an earlier feature, %s by this",
+        return config_error(node, b->err,
+                            "%s: table %s has %s rows by an earlier feature, %s by this",
                             feature->name, name, other, mine);
     }
     if (dim != 0 && b->dim_given[index] && table->dim != dim) {
@@ -391,7 +390,8 @@ static int parse_pad(struct builder *b, const struct config_node *node,
     if (feature->pad_text == NULL) return no_memory(b->err);
     feature->pad_bytes = (uint32_t)strlen(pad);
     feature->pad_is_integer = data_text_to_i64(pad, feature->pad_bytes, &feature->pad_integer);
-    if (feature->kind == DATA_DYNAMIC && feature->pad_is_integer && !config_is_quoted(config_get(node, "pad"))) {
+    if (feature->kind == DATA_DYNAMIC && feature->pad_is_integer &&
+        !config_is_quoted(config_get(node, "pad"))) {
         feature->pad_key = (uint64_t)feature->pad_integer;
     }
     feature->padded = true;
@@ -442,7 +442,8 @@ static int parse_values(struct builder *b, const struct config_node *node,
     for (size_t i = 0; i < 2 && !many; i++) {
         if (config_get(node, of_many[i]) == NULL) continue;
         return config_error(config_get(node, of_many[i]), b->err,
-                            "%s: %s is for sequence: true or a combiner", feature->name, of_many[i]);
+                            "%s: %s is for sequence: true or a combiner", feature->name,
+                            of_many[i]);
     }
     feature->single = !many;
     ids->combiner = (enum data_combiner)combiner;
@@ -505,12 +506,9 @@ static int parse_by_kind(struct builder *b, const struct config_node *node,
     struct data_schema *schema = &b->spec->schema;
     int rc = 0;
     switch (feature->kind) {
-    case DATA_LABEL:
-        return parse_special(b, node, feature, &schema->has_label);
-    case DATA_WEIGHT:
-        return parse_special(b, node, feature, &schema->has_weight);
-    case DATA_GROUP:
-        return parse_special(b, node, feature, &schema->has_group);
+    case DATA_LABEL: return parse_special(b, node, feature, &schema->has_label);
+    case DATA_WEIGHT: return parse_special(b, node, feature, &schema->has_weight);
+    case DATA_GROUP: return parse_special(b, node, feature, &schema->has_group);
     case DATA_NUMERIC:
         rc = parse_numeric(b, node, feature);
         feature->output = schema->dense_count;
@@ -519,8 +517,7 @@ static int parse_by_kind(struct builder *b, const struct config_node *node,
         schema->dense_width += feature->width;
         if (rc == 0) b->spec->fields[feature->field].width = feature->width;
         return rc;
-    default:
-        return parse_categorical(b, node, feature);
+    default: return parse_categorical(b, node, feature);
     }
 }
 
@@ -571,8 +568,8 @@ static int parse_entry(struct builder *b, const struct config_node *node, const 
     uint32_t kind = DATA_KIND_COUNT;
     uint32_t repeat = 0;
     if (config_kind(node) != CONFIG_MAP) {
-        return config_error(node, b->err, "%s: a feature is a map such as {kind: hash, buckets: 100}",
-                            name);
+        return config_error(node, b->err,
+                            "%s: a feature is a map such as {kind: hash, buckets: 100}", name);
     }
     if (strlen(name) > DATA_NAME_MAX) {
         return config_error(node, b->err, "the name %.32s... is longer than %d bytes", name,
@@ -621,8 +618,7 @@ static int parse_side(struct builder *b, const struct config_node *node,
         return 0;
     case DATA_HASH:
     case DATA_DYNAMIC:
-    case DATA_GROUP:
-        return 0;
+    case DATA_GROUP: return 0;
     default:
         return config_error(node, b->err, "%s: %s is of kind %s, which cannot be crossed",
                             cross->name, name, kind_names[feature->kind]);

@@ -43,11 +43,11 @@ struct data_dense { /* batch.dense[i] */
 
 struct data_ids { /* batch.ids[i] */
     const char *name;
-    uint32_t table;  /* index in tables */
-    bool single;     /* exactly one value in each row: batch_ids.offsets is NULL */
-    bool sequence;   /* values in order, not to be combined by `combiner` */
-    bool weighted;   /* batch_ids.weights is there */
-    bool padded;     /* no row is empty */
+    uint32_t table;              /* index in tables */
+    bool single;                 /* exactly one value in each row: batch_ids.offsets is NULL */
+    bool sequence;               /* values in order, not to be combined by `combiner` */
+    bool weighted;               /* batch_ids.weights is there */
+    bool padded;                 /* no row is empty */
     enum data_combiner combiner; /* default mean, as embedding_column */
 };
 

@@ -58,12 +58,12 @@ void data_gen_report(const struct data_gen_opts *opts, const struct data_gen_res
 struct data_look_opts {       /* of cat and stat */
     const char *const *paths; /* files or globs, "-" is standard input */
     uint32_t paths_count;
-    enum data_format format;  /* DATA_AUTO: found out */
-    bool header;              /* csv, tsv: first line names the columns */
-    char delimiter;           /* 0: by format */
-    uint64_t rows_max;        /* cat: stop after so many; 0: all */
-    bool json;                /* stat: one JSON object instead of tables */
-    uint32_t top;             /* stat: how many of the most frequent values to show; 0: 5 */
+    enum data_format format; /* DATA_AUTO: found out */
+    bool header;             /* csv, tsv: first line names the columns */
+    char delimiter;          /* 0: by format */
+    uint64_t rows_max;       /* cat: stop after so many; 0: all */
+    bool json;               /* stat: one JSON object instead of tables */
+    uint32_t top;            /* stat: how many of the most frequent values to show; 0: 5 */
 };
 
 /* One JSON object per record to out. Broken ones are reported through the log and passed over. */

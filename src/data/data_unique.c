@@ -17,8 +17,9 @@ int data_unique_init(struct data_unique *unique, uint64_t rows, struct err *err)
     if (!is_direct(unique)) return 0;
     unique->map = mem_alloc_array(MEM_DATA, rows, sizeof *unique->map);
     unique->map_count = rows;
-    return unique->map != NULL ? 0 : err_set(err, SHOAL_ENOMEM, "no memory for a map of %llu rows",
-                                             (unsigned long long)rows);
+    return unique->map != NULL ? 0
+                               : err_set(err, SHOAL_ENOMEM, "no memory for a map of %llu rows",
+                                         (unsigned long long)rows);
 }
 
 static int reserve_out(struct data_unique_out *out, size_t want)
@@ -59,7 +60,8 @@ int data_unique_reserve(struct data_unique *unique, struct data_unique_out *out,
             unique->map_count = want;
         }
     }
-    return rc == 0 ? 0 : err_set(err, SHOAL_ENOMEM, "no memory for %zu keys of a batch", occs_count);
+    return rc == 0 ? 0
+                   : err_set(err, SHOAL_ENOMEM, "no memory for %zu keys of a batch", occs_count);
 }
 
 /* Slots of one run through the direct map. Returns how many keys there are now. */
@@ -136,10 +138,10 @@ void data_unique_run(struct data_unique *unique, const struct data_unique_run *r
     }
     for (uint32_t i = 0; i < runs_count; i++) {
         uint32_t *slots = out->slots + occs_count;
-        keys_count = is_direct(unique) ? add_direct(unique->map, unique->counts, out->keys,
-                                                    keys_count, &runs[i], slots)
-                                       : add_hashed(unique, mask, out->keys, keys_count, &runs[i],
-                                                    slots);
+        keys_count =
+            is_direct(unique)
+                ? add_direct(unique->map, unique->counts, out->keys, keys_count, &runs[i], slots)
+                : add_hashed(unique, mask, out->keys, keys_count, &runs[i], slots);
         occs_count += runs[i].count;
     }
     out->keys_count = keys_count;

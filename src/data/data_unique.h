@@ -13,8 +13,8 @@
 #include "base/err.h"
 
 struct data_unique {
-    uint64_t rows;  /* of the table; 0: any key */
-    uint32_t *map;  /* direct: by key; else open addressing. slot + 1, 0 empty */
+    uint64_t rows; /* of the table; 0: any key */
+    uint32_t *map; /* direct: by key; else open addressing. slot + 1, 0 empty */
     size_t map_count;
     uint32_t *counts; /* by slot: occurrences, then where the next one goes */
     size_t counts_capacity;

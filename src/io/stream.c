@@ -142,7 +142,9 @@ static void gzip_fill(struct stream *stream, uint8_t *bytes, size_t room)
         const int rc = isal_inflate(gzip);
         added = (size_t)(gzip->next_out - bytes);
         stream->count += added;
-        skip_input(stream, in_before - gzip->avail_in);
+        /* Of damaged data it may give back bytes that an earlier call took: then nothing is skipped,
+         * and the damage ends the stream. */
+        if (gzip->avail_in < in_before) skip_input(stream, in_before - gzip->avail_in);
         if (rc < 0 || rc > ISAL_OUT_OVERFLOW) {
             end_damaged(stream, gzip_error_text(rc));
         } else if (gzip->block_state == ISAL_BLOCK_FINISH) {
