@@ -131,6 +131,15 @@ static void matrix(const json_t *rows, float *to)
             *to++ = (float)json_number_value(json_array_get(json_array_get(rows, i), j));
 }
 
+/* Adam's learning rate with its bias correction, at t = step + 1. */
+static float adam_rate(const json_t *settings, float lr, size_t step)
+{
+    const double t = (double)step + 1;
+    const double beta1 = json_number_value(json_object_get(settings, "beta1"));
+    const double beta2 = json_number_value(json_object_get(settings, "beta2"));
+    return (float)((double)lr * sqrt(1 - pow(beta2, t)) / (1 - pow(beta1, t)));
+}
+
 /* Eight steps from TensorFlow's start give TensorFlow's weights after each, dense gradients. */
 TEST(rules_equal_tensorflow)
 {
@@ -164,8 +173,7 @@ TEST(rules_equal_tensorflow)
             };
             for (size_t step = 0; step < STEPS; step++) {
                 if (rule == KERN_ADAM)
-                    update.lr = (float)((double)lr * sqrt(1 - pow(0.999, (double)step + 1)) /
-                                        (1 - pow(0.9, (double)step + 1)));
+                    update.lr = adam_rate(settings, lr, step);
                 matrix(json_array_get(json_object_get(golden, "dense_gradients"), step), grad);
                 matrix(json_array_get(json_object_get(job, "dense"), step), want);
                 kern->update(&update, N, w, slot0, slot1, grad);
