@@ -7,18 +7,18 @@
 #define PAGE_BYTES ((size_t)4096)
 
 #define LOAD_MAX_PER_MILLE 850u
-/* Growing by 1/16 means that each insert has paid for the move of 16 entries. They are moved 64 at a
+/* Growing by 1/16 means that each insert has paid for the move of 16 entries. They are moved 32 at a
  * time, so that the old array does not fill up much further while it lasts. */
 #define GROW_SHARE 16u
-#define MOVES_PER_INSERT 64u
-/* Arrays below this are rebuilt at once (some ten microseconds), on the heap. */
+#define MOVES_PER_INSERT 32u
+/* Arrays below this are rebuilt at once (some ten microseconds). */
 #define SMALL_BYTES ((size_t)64 << 10)
 /* Room at the end. Displacements at the full load fall off as exp(-0.3 n): 256 is never reached by
  * mixed keys. Keys made to collide reach it; the array is then rebuilt with twice the room. */
 #define ROOM_MAX_USUAL 256u
 #define CAPACITY_MIN 8u
-/* What an old array gives back at a time. */
-#define GIVE_BACK_BYTES ((size_t)16 << 12)
+/* An old array gives its pages back in so many steps. */
+#define GIVE_BACK_STEPS 64u
 
 static uint64_t load_stored(const struct store_index_array *array, uint64_t position)
 {
@@ -67,7 +67,8 @@ static size_t array_bytes(uint64_t capacity, uint64_t room)
 static int array_init(struct store_index_array *array, uint64_t capacity, uint64_t room)
 {
     size_t bytes = array_bytes(capacity, room);
-    const bool is_mapped = bytes >= SMALL_BYTES;
+    /* The heap would not give back what it got from arrays that were outgrown. */
+    const bool is_mapped = bytes >= PAGE_BYTES;
     if (is_mapped) bytes = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     uint8_t *entries = is_mapped ? mem_map(MEM_STORE, bytes, false) : mem_alloc(MEM_STORE, bytes);
     if (entries == NULL) return SHOAL_ENOMEM;
@@ -143,21 +144,32 @@ static uint64_t capacity_next(uint64_t count)
     return capacity_for(count + count / GROW_SHARE + 1);
 }
 
+/* Copies all entries, which come in order, to an empty array. False when it ends too early. */
+static bool copy_all(const struct store_index *index, struct store_index_array *array)
+{
+    struct store_index_cursor cursor = {0};
+    uint64_t hash = 0;
+    uint32_t row = 0;
+    uint64_t free = 0;
+    while (store_index_next(index, &cursor, &hash, &row)) {
+        const uint64_t home = store_index_home(array, hash);
+        const uint64_t position = home > free ? home : free;
+        if (position >= positions_of(array)) return false;
+        put(array, position, hash, row);
+        free = position + 1;
+    }
+    return true;
+}
+
 /* Moves everything into one new array in one go. */
 static int rebuild(struct store_index *index, uint64_t capacity, uint64_t room)
 {
     struct store_index_array array = {0};
-    for (bool is_complete = false; !is_complete; room *= 2) {
+    if (array_init(&array, capacity, room) != 0) return SHOAL_ENOMEM;
+    while (!copy_all(index, &array)) {
+        room *= 2;
         array_fini(&array);
         if (array_init(&array, capacity, room) != 0) return SHOAL_ENOMEM;
-        struct store_index_cursor cursor = {0};
-        uint64_t hash = 0;
-        uint64_t position = 0;
-        uint32_t row = 0;
-        is_complete = true;
-        while (is_complete && store_index_next(index, &cursor, &hash, &row)) {
-            is_complete = array_insert(&array, hash, row, &position);
-        }
     }
     for (int i = 0; i < 2; i++) array_fini(&index->arrays[i]);
     index->arrays[STORE_INDEX_NOW] = array;
@@ -172,7 +184,7 @@ static void give_back(struct store_index *index)
     const size_t behind = store_index_home(old, index->moved_to) * ENTRY_BYTES;
     const size_t dead = behind / PAGE_BYTES * PAGE_BYTES;
     /* In steps: a call into the kernel costs as much as moving a hundred entries. */
-    if (dead < old->given_back + GIVE_BACK_BYTES) return;
+    if (dead - old->given_back < old->bytes / GIVE_BACK_STEPS || dead == old->given_back) return;
     mem_unmap(MEM_STORE, old->entries + old->given_back, dead - old->given_back);
     old->given_back = dead;
 }
@@ -212,14 +224,16 @@ static bool move_some(struct store_index *index)
     return true;
 }
 
-/* A mapped array has thousands of entries, so the first move sets moved_to. */
+/* A large array has thousands of entries, so the first move sets moved_to. */
 static int grow_start(struct store_index *index)
 {
     const uint64_t capacity = capacity_next(index->count);
     struct store_index_array *now = &index->arrays[STORE_INDEX_NOW];
-    if (!now->is_mapped) return rebuild(index, capacity, room_usual(capacity));
+    uint64_t room = room_usual(capacity);
+    if (now->room > ROOM_MAX_USUAL) room = now->room; /* It was needed before. */
+    if (now->bytes < SMALL_BYTES) return rebuild(index, capacity, room);
     struct store_index_array array = {0};
-    if (array_init(&array, capacity, room_usual(capacity)) != 0) return SHOAL_ENOMEM;
+    if (array_init(&array, capacity, room) != 0) return SHOAL_ENOMEM;
     index->arrays[STORE_INDEX_OLD] = *now;
     *now = array;
     index->moved_to = 0;

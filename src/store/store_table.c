@@ -227,8 +227,7 @@ static void find_dynamic(const struct table *table, const uint64_t *keys, uint32
         const uint32_t at = i % AHEAD;
         if (i >= AHEAD) {
             const struct shard *shard = &table->shards[table_shard_of_hash(table, hashes[at])];
-            const uint32_t row =
-                store_index_find_from(starts[at], hashes[at] << table->shard_bits);
+            const uint32_t row = store_index_find_from(starts[at], hashes[at] << table->shard_bits);
             rows[i - AHEAD] = row == STORE_INDEX_NONE ? NULL : table_row(table, shard, row);
         }
         if (i < count) {
