@@ -5,6 +5,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -95,7 +96,8 @@ int progress_create(int fd, struct progress **progress_out, struct err *err)
     struct progress *progress = mem_alloc(MEM_TRAIN, sizeof *progress);
     if (progress == NULL) return err_set(err, SHOAL_ENOMEM, "no memory for the progress line");
     progress->fd = fd;
-    progress->is_terminal = isatty(fd) == 1;
+    const char *kind = getenv("TERM");
+    progress->is_terminal = isatty(fd) == 1 && (kind == NULL || strcmp(kind, "dumb") != 0);
     pthread_mutex_init(&progress->lock, NULL);
     if (progress->is_terminal) log_set_hooks(before_log, after_log, progress);
     *progress_out = progress;

@@ -21,6 +21,7 @@ static int slave = -1;
 static void open_terminal(uint16_t columns)
 {
     const struct winsize size = {.ws_row = 24, .ws_col = columns};
+    setenv("TERM", "xterm", 1);
     CHECK(openpty(&master, &slave, NULL, NULL, &size) == 0);
     CHECK(fcntl(master, F_SETFL, O_NONBLOCK) == 0);
 }
@@ -100,6 +101,19 @@ TEST(elsewhere_it_is_plain_lines)
     CHECK_STR(text, "step 500/1000  epoch 2  loss 0.43123  lr 0.09877  812,345 examples/s  00:10 "
                     "left\nepoch 1 done\n");
     close(fd);
+}
+
+/* A terminal that cannot erase a line (a shell within an editor) gets plain lines. */
+TEST(a_dumb_terminal_gets_plain_lines)
+{
+    open_terminal(80);
+    setenv("TERM", "dumb", 1);
+    struct progress *progress = made(slave);
+    progress_update(progress, &half, SECOND);
+    CHECK_STR(shown(), "");
+    progress_log(progress, &half, SECOND);
+    CHECK(strncmp(shown(), "step 500/1000", 13) == 0);
+    progress_destroy(progress);
 }
 
 TEST(a_terminal_is_redrawn_at_most_ten_times_a_second)
