@@ -43,6 +43,7 @@ struct data {
     struct err failure;
 
     struct data_stats stats;
+    uint64_t bytes_all; /* of all epochs; 0: without end, compressed, or standard input */
     uint64_t seen; /* records and broken frames that came from the reader */
     uint32_t reports_count;
     struct data_report first_report;
@@ -335,6 +336,20 @@ static int check_opts(const struct data_opts *opts, uint32_t batch_size, struct 
     return 0;
 }
 
+static uint64_t bytes_of_all(const struct data *data)
+{
+    uint64_t sum = 0;
+    if (data->standard_input) return 0;
+    for (uint32_t i = 0; i < data->paths_count; i++) {
+        const char *dot = strrchr(data->paths[i], '.');
+        uint64_t bytes = 0;
+        if (dot != NULL && (strcmp(dot, ".gz") == 0 || strcmp(dot, ".zst") == 0)) return 0;
+        if (io_size(data->paths[i], &bytes, NULL) != 0) return 0;
+        sum += bytes;
+    }
+    return sum * data->reader_opts.epochs;
+}
+
 int data_open(const struct data_opts *opts, struct data **data_out, struct err *err)
 {
     struct data_frame *first = NULL;
@@ -380,6 +395,7 @@ int data_open(const struct data_opts *opts, struct data **data_out, struct err *
         return rc;
     }
     data->stats.files = data->paths_count;
+    data->bytes_all = bytes_of_all(data);
     *data_out = data;
     return 0;
 }
@@ -555,9 +571,23 @@ int data_rewind(struct data *data, struct err *err)
     return rc;
 }
 
+/* The window in use counts by its batches that are done. */
+static double share_done(const struct data *data)
+{
+    if (data->bytes_all == 0) return 0;
+    double bytes = (double)data->stats.bytes;
+    const struct data_window *window = data->window;
+    if (window != NULL && window->count > 0) {
+        bytes -= (double)window->bytes *
+                 (1 - (double)data->batch_next / (double)batches_of(data, window));
+    }
+    return bytes / (double)data->bytes_all;
+}
+
 void data_stats_get(const struct data *data, struct data_stats *stats_out)
 {
     *stats_out = data->stats;
+    stats_out->share_done = share_done(data);
     if (data->reader != NULL) stats_out->memory_bytes = data_reader_memory(data->reader);
 }
 

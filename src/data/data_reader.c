@@ -100,7 +100,6 @@ static int add_record(struct slot_window *slot, const struct data_record *record
     if (bytes == NULL) return err_set(&window->err, SHOAL_ENOMEM, "no memory for records");
     window->pieces[window->count++] = (struct data_piece){
         .bytes = bytes, .count = (uint32_t)record->count, .file = file, .offset = record->offset};
-    window->bytes += record->count;
     return 0;
 }
 
@@ -185,6 +184,10 @@ static int take_run(struct data_reader *reader, struct slot_window *slot, uint32
         }
         const int added = add_record(slot, &record, open->file);
         if (added != 0) return added;
+        uint64_t offset = 0;
+        uint64_t number = 0;
+        data_frame_place(open->frame, &offset, &number);
+        window->bytes += offset - record.offset;
     }
     return 0;
 }

@@ -408,3 +408,33 @@ TEST(out_of_memory_is_an_error)
     }
     data_spec_destroy(spec);
 }
+
+/* How much of all epochs is done grows with every batch and ends at all of it; of compressed files
+ * it is not known. */
+TEST(the_share_done_grows_to_one)
+{
+    for (int packed = 0; packed <= 1; packed++) {
+        make_files(packed ? DATA_GZIP : DATA_PLAIN);
+        struct data_spec *spec = help_spec(din);
+        struct data *data = NULL;
+        const struct batch *batch = NULL;
+        struct data_stats stats;
+        double before = 0;
+        struct data_opts opts = {.spec = spec};
+        opts.settings.format = DATA_TFRECORD;
+        opts.settings.train = (struct data_patterns){.globs = {"clicks/train-*"}, .count = 1};
+        opts.settings.batch_size = 50;
+        opts.settings.shuffle = 200;
+        opts.settings.epochs = 2;
+        CHECK_OK(data_open(&opts, &data, &err));
+        while (data_next(data, NULL, &batch, NULL, &err) == 0) {
+            data_stats_get(data, &stats);
+            CHECK(packed ? stats.share_done == 0 : stats.share_done > before);
+            before = stats.share_done;
+        }
+        CHECK_INT(err.code, SHOAL_END);
+        CHECK_NEAR(before, packed ? 0 : 1, 1e-9);
+        data_close(data);
+        data_spec_destroy(spec);
+    }
+}

@@ -58,12 +58,15 @@ static int print_json(struct loop *loop, struct str *line, struct err *err)
 static struct progress_state progress_state(const struct loop *loop,
                                             const struct trainer_step *step, double rate)
 {
+    struct data_stats stats;
+    data_stats_get(trainer_data(loop->trainer), &stats);
     return (struct progress_state){.step = step->step,
                                    .steps_max = loop->job->train.max_steps,
                                    .epoch = step->info.epoch + 1,
                                    .loss = step->loss,
                                    .learning_rate = step->learning_rate,
-                                   .examples_per_second = rate};
+                                   .examples_per_second = rate,
+                                   .share_done = stats.share_done};
 }
 
 static double rate_since_log(const struct loop *loop, uint64_t now_ns)
