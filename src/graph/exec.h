@@ -59,9 +59,9 @@ struct exec_feed {
     const float *const *tables;        /* by table: unique keys x dim, pulled */
     const struct exec_value *received; /* by receive node of a cut graph */
     uint64_t step;                     /* for dropout */
-    uint64_t row_base;                 /* this batch's rows are numbered from here: worker * batch */
-    double weight_total;               /* what losses are divided by; 0: this batch's weights */
-    exec_sink_cb *sink;                /* NULL: gradients go to grads */
+    uint64_t row_base;   /* this batch's rows are numbered from here: worker * batch */
+    double weight_total; /* what losses are divided by; 0: this batch's weights */
+    exec_sink_cb *sink;  /* NULL: gradients go to grads */
     void *sink_ctx;
     float *const *grads; /* by parameter, for training without a sink */
     bool add;            /* add to grads instead of overwriting */

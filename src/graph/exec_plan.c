@@ -162,8 +162,8 @@ static int add_stage(struct plan *plan, bool rows, bool *done, const bool *is_fi
                  (size_t)plan->stages_count + 1, sizeof *plan->stages) != 0) {
         return SHOAL_ENOMEM;
     }
-    plan->stages[plan->stages_count++] = (struct plan_stage){
-        .rows = rows, .first = first, .count = plan->order_count - first};
+    plan->stages[plan->stages_count++] =
+        (struct plan_stage){.rows = rows, .first = first, .count = plan->order_count - first};
     return 0;
 }
 
@@ -435,8 +435,7 @@ static bool plan_alloc(struct plan *plan, size_t nodes)
     plan->tasks = mem_alloc_array(MEM_GRAPH, (size_t)graph->params_count + graph->tables_count + 1,
                                   sizeof *plan->tasks);
     return plan->needed != NULL && plan->parent != NULL && plan->col != NULL &&
-           plan->slot != NULL && plan->extras != NULL && plan->order != NULL &&
-           plan->tasks != NULL;
+           plan->slot != NULL && plan->extras != NULL && plan->order != NULL && plan->tasks != NULL;
 }
 
 static int build(struct plan *plan, struct scratch *scratch, const graph_id *fetches,

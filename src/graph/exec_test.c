@@ -44,6 +44,32 @@ static struct graph *network(void)
     return g;
 }
 
+/* A batch, a graph to train and its executor. */
+struct rig {
+    struct fixture *fix;
+    struct graph *graph;
+    struct exec *exec;
+    struct exec_feed feed;
+};
+
+static void rig_init(struct rig *rig, uint32_t rows, struct graph *graph)
+{
+    rig->fix = malloc(sizeof *rig->fix);
+    fix_init(rig->fix, rows);
+    rig->graph = graph;
+    rig->exec = NULL;
+    rig->feed = fix_feed(rig->fix);
+    const struct exec_opts opts = {.graph = graph, .batch_max = FIX_ROWS, .train = true, .seed = 9};
+    CHECK_OK(exec_create(&opts, &rig->exec, &err));
+}
+
+static void rig_fini(struct rig *rig)
+{
+    exec_destroy(rig->exec);
+    graph_destroy(rig->graph);
+    free(rig->fix);
+}
+
 struct taken { /* gradients as a sink saw them */
     float grads[FIX_VARS][FIX_FLOATS];
     uint8_t times[FIX_VARS][FIX_FLOATS];
@@ -77,9 +103,10 @@ static void run_on(const struct graph *g, const struct fixture *fix, uint32_t th
     struct team *team = NULL;
     struct exec *exec = NULL;
     CHECK_OK(team_create(threads, &team, &err));
-    CHECK_OK(exec_create(&(struct exec_opts){.graph = g, .team = team, .batch_max = FIX_ROWS,
-                                             .train = true, .seed = 9},
-                         &exec, &err));
+    CHECK_OK(exec_create(
+        &(struct exec_opts){
+            .graph = g, .team = team, .batch_max = FIX_ROWS, .train = true, .seed = 9},
+        &exec, &err));
     outcome->taken = calloc(1, sizeof *outcome->taken);
     struct exec_feed feed = fix_feed(fix);
     feed.sink = take;
@@ -125,219 +152,193 @@ TEST(any_team_gives_the_same_bits)
 /* Written to memory, added up, or handed to a sink: the same numbers. */
 TEST(gradients_are_written_or_added_up)
 {
-    struct fixture *fix = malloc(sizeof *fix);
-    fix_init(fix, FIX_ROWS);
-    struct graph *g = network();
+    struct rig rig;
+    rig_init(&rig, FIX_ROWS, network());
     static struct outcome want;
-    run_on(g, fix, 1, &want);
-    struct exec *exec = NULL;
-    CHECK_OK(exec_create(&(struct exec_opts){.graph = g, .batch_max = FIX_ROWS, .train = true,
-                                             .seed = 9},
-                         &exec, &err));
-    struct exec_feed feed = fix_feed(fix);
+    run_on(rig.graph, rig.fix, 1, &want);
     for (uint32_t times = 1; times <= 2; times++) {
-        feed.add = times == 2;
-        CHECK_OK(exec_run(exec, &feed, &err));
-        for (uint32_t p = 0; p < graph_params_count(g); p++) {
-            for (size_t i = 0; i < elements(graph_param_at(g, p)); i++) {
-                CHECK(fix->param_grad[p][i] == (float)times * want.taken->grads[p][i]);
+        rig.feed.add = times == 2;
+        CHECK_OK(exec_run(rig.exec, &rig.feed, &err));
+        for (uint32_t p = 0; p < graph_params_count(rig.graph); p++) {
+            for (size_t i = 0; i < elements(graph_param_at(rig.graph, p)); i++) {
+                CHECK(rig.fix->param_grad[p][i] == (float)times * want.taken->grads[p][i]);
             }
         }
     }
-    feed.grads = NULL;
-    CHECK_INT(exec_run(exec, &feed, &err), SHOAL_EINVAL);
-    exec_destroy(exec);
+    rig.feed.grads = NULL;
+    CHECK_INT(exec_run(rig.exec, &rig.feed, &err), SHOAL_EINVAL);
     free(want.taken);
-    graph_destroy(g);
-    free(fix);
+    rig_fini(&rig);
 }
 
-/* A loss divided by a given total, and dropout that depends on step, seed and the first row. */
+/* Dropout depends on step, seed and the first row's number; the loss on the total given. */
 TEST(totals_and_random_numbers_come_from_the_feed)
 {
-    struct fixture *fix = malloc(sizeof *fix);
-    fix_init(fix, FIX_ROWS);
-    struct graph *g = network();
-    struct exec *exec = NULL;
-    CHECK_OK(exec_create(&(struct exec_opts){.graph = g, .batch_max = FIX_ROWS, .train = true},
-                         &exec, &err));
-    struct exec_feed feed = fix_feed(fix);
-    CHECK_OK(exec_run(exec, &feed, &err));
-    const double loss = exec_loss(exec);
-    CHECK_OK(exec_run(exec, &feed, &err));
-    CHECK(exec_loss(exec) == loss);
-    feed.step++;
-    CHECK_OK(exec_run(exec, &feed, &err));
-    CHECK(exec_loss(exec) != loss);
-    feed.step--;
-    feed.row_base = FIX_ROWS;
-    CHECK_OK(exec_run(exec, &feed, &err));
-    CHECK(exec_loss(exec) != loss);
-    exec_destroy(exec);
-    graph_destroy(g);
-    free(fix);
+    struct rig rig;
+    rig_init(&rig, FIX_ROWS, network());
+    CHECK_OK(exec_run(rig.exec, &rig.feed, &err));
+    const double loss = exec_loss(rig.exec);
+    CHECK_OK(exec_run(rig.exec, &rig.feed, &err));
+    CHECK(exec_loss(rig.exec) == loss);
+    rig.feed.step++;
+    CHECK_OK(exec_run(rig.exec, &rig.feed, &err));
+    CHECK(exec_loss(rig.exec) != loss);
+    rig.feed.step--;
+    rig.feed.row_base = FIX_ROWS;
+    CHECK_OK(exec_run(rig.exec, &rig.feed, &err));
+    CHECK(exec_loss(rig.exec) != loss);
+    rig.feed.row_base = 0;
+    for (uint32_t i = 0; i < 260; i++) rig.fix->param[9][i] = 0.0f; /* logits and L2 term are 0 */
+    CHECK_OK(exec_run(rig.exec, &rig.feed, &err));
+    CHECK_NEAR(exec_loss(rig.exec), log(2.0), 1e-6);
+    double total = 0.0;
+    for (uint32_t row = 0; row < FIX_ROWS; row++) total += (double)rig.fix->weight[row];
+    rig.feed.weight_total = 4.0 * total;
+    CHECK_OK(exec_run(rig.exec, &rig.feed, &err));
+    CHECK_NEAR(exec_loss(rig.exec), log(2.0) / 4.0, 1e-6);
+    rig_fini(&rig);
 }
 
 TEST(inference_needs_no_label_and_drops_nothing)
 {
-    struct fixture *fix = malloc(sizeof *fix);
-    fix_init(fix, FIX_ROWS);
-    struct graph *g = network();
-    const graph_id logit = graph_find(g, "logit");
+    struct rig rig;
+    rig_init(&rig, FIX_ROWS, network());
+    const graph_id logit = graph_find(rig.graph, "logit");
     struct exec *exec = NULL;
-    CHECK_OK(exec_create(&(struct exec_opts){.graph = g, .batch_max = FIX_ROWS, .fetches = &logit,
-                                             .fetches_count = 1},
-                         &exec, &err));
-    fix->batch.label = NULL;
-    fix->batch.weight = NULL;
-    struct exec_feed feed = fix_feed(fix);
-    feed.grads = NULL;
-    CHECK_OK(exec_run(exec, &feed, &err));
+    const struct exec_opts opts = {
+        .graph = rig.graph, .batch_max = FIX_ROWS, .fetches = &logit, .fetches_count = 1};
+    CHECK_OK(exec_create(&opts, &exec, &err));
+    rig.fix->batch.label = NULL;
+    rig.fix->batch.weight = NULL;
+    rig.feed.grads = NULL;
+    CHECK_OK(exec_run(exec, &rig.feed, &err));
     static float first[FIX_ROWS];
     const struct exec_value value = exec_value(exec, logit);
     CHECK_INT(value.rows, FIX_ROWS);
     for (uint32_t row = 0; row < FIX_ROWS; row++) first[row] = value.values[row * value.stride];
-    feed.step = 77;
-    CHECK_OK(exec_run(exec, &feed, &err));
+    rig.feed.step = 77;
+    CHECK_OK(exec_run(exec, &rig.feed, &err));
     for (uint32_t row = 0; row < FIX_ROWS; row++) {
         CHECK(first[row] == value.values[row * value.stride]);
     }
     CHECK(exec_flops(exec, 100, 3.0) > 2.0 * 260 * 260 * 100);
     exec_destroy(exec);
-    graph_destroy(g);
-    free(fix);
+    rig_fini(&rig);
 }
 
 /* After the largest batch has been seen, runs of any size allocate nothing. */
 TEST(a_run_allocates_only_for_larger_batches)
 {
-    struct fixture *fix = malloc(sizeof *fix);
-    struct graph *g = network();
-    struct exec *exec = NULL;
-    CHECK_OK(exec_create(&(struct exec_opts){.graph = g, .batch_max = FIX_ROWS, .train = true},
-                         &exec, &err));
-    fix_init(fix, FIX_ROWS);
-    struct exec_feed feed = fix_feed(fix);
-    CHECK_OK(exec_run(exec, &feed, &err));
-    const size_t bytes = exec_bytes(exec);
+    struct rig rig;
+    rig_init(&rig, FIX_ROWS, network());
+    CHECK_OK(exec_run(rig.exec, &rig.feed, &err));
+    const size_t bytes = exec_bytes(rig.exec);
     for (uint32_t rows = 1; rows <= FIX_ROWS; rows += 37) {
-        fix_init(fix, rows);
+        fix_init(rig.fix, rows);
         mem_fail_nth(1);
-        CHECK_OK(exec_run(exec, &feed, &err));
+        CHECK_OK(exec_run(rig.exec, &rig.feed, &err));
         CHECK(!mem_fail_nth(0));
     }
-    CHECK_INT(exec_bytes(exec), bytes);
-    exec_destroy(exec);
-    graph_destroy(g);
-    free(fix);
+    CHECK_INT(exec_bytes(rig.exec), bytes);
+    rig_fini(&rig);
 }
 
-/* A batch without rows computes nothing: loss and gradients are zero but for the L2 term. */
+/* A batch without rows computes nothing: gradients are zero, but for the L2 term. */
 TEST(an_empty_batch_is_fine)
 {
-    struct fixture *fix = malloc(sizeof *fix);
-    struct graph *g = network();
-    struct exec *exec = NULL;
-    CHECK_OK(exec_create(&(struct exec_opts){.graph = g, .batch_max = FIX_ROWS, .train = true},
-                         &exec, &err));
-    fix_init(fix, 0);
-    struct exec_feed feed = fix_feed(fix);
-    CHECK_OK(exec_run(exec, &feed, &err));
-    for (uint32_t i = 0; i < 25 * 260; i++) CHECK(fix->param_grad[6][i] == 0.0f);
-    exec_destroy(exec);
-    graph_destroy(g);
-    free(fix);
+    struct rig rig;
+    rig_init(&rig, 0, network());
+    CHECK_OK(exec_run(rig.exec, &rig.feed, &err));
+    for (uint32_t i = 0; i < 25 * 260; i++) CHECK(rig.fix->param_grad[6][i] == 0.0f);
+    rig_fini(&rig);
 }
 
-static void nothing(void *ctx, uint32_t param, size_t first, size_t count, const float *grad,
-                    uint32_t thread)
+static void note(void *ctx, uint32_t param, size_t first, size_t count, const float *grad,
+                 uint32_t thread)
 {
     (void)param, (void)first, (void)count, (void)grad, (void)thread;
     *(bool *)ctx = true;
 }
 
-/* The step and the tensor are named; a bad loss delivers nothing. */
-TEST(what_is_not_finite_is_named)
+/* The tensor is named (the step, by the caller); a bad loss delivers nothing. */
+TEST(a_loss_that_is_not_finite_is_explained)
 {
-    struct fixture *fix = malloc(sizeof *fix);
-    fix_init(fix, FIX_ROWS);
-    struct graph *g = network();
-    struct exec *exec = NULL;
-    CHECK_OK(exec_create(&(struct exec_opts){.graph = g, .batch_max = FIX_ROWS, .train = true},
-                         &exec, &err));
-    struct exec_feed feed = fix_feed(fix);
+    struct rig rig;
+    rig_init(&rig, FIX_ROWS, network());
     bool delivered = false;
-    feed.sink = nothing;
-    feed.sink_ctx = &delivered;
-    feed.step = 41;
-    fix->param[9][3] = NAN; /* the last layer */
-    CHECK_INT(exec_run(exec, &feed, &err), SHOAL_ENAN);
+    rig.feed.sink = note;
+    rig.feed.sink_ctx = &delivered;
+    rig.fix->param[9][3] = NAN; /* the last layer */
+    CHECK_INT(exec_run(rig.exec, &rig.feed, &err), SHOAL_ENAN);
     CHECK_HAS(err.text, "the loss is not finite");
     CHECK_HAS(err.text, "last");
     CHECK(!delivered);
-    fix->param[9][3] = 0.1f;
-    fix->param[0][3] = NAN;
-    CHECK_INT(exec_run(exec, &feed, &err), SHOAL_ENAN);
-    CHECK_HAS(err.text, "a0 holds");
-    fix->param[0][3] = 0.1f;
-    fix->dense[0][17] = INFINITY;
-    CHECK_INT(exec_run(exec, &feed, &err), SHOAL_ENAN);
+    rig.fix->param[9][3] = 0.1f;
+    rig.fix->dense[0][17] = INFINITY;
+    CHECK_INT(exec_run(rig.exec, &rig.feed, &err), SHOAL_ENAN);
     CHECK_HAS(err.text, "a feature: numeric");
-    fix->dense[0][17] = 0.0f;
-    CHECK_OK(exec_run(exec, &feed, &err));
-    exec_destroy(exec);
-    graph_destroy(g);
+    rig.fix->dense[0][17] = 0.0f;
+    CHECK_OK(exec_run(rig.exec, &rig.feed, &err));
+    CHECK(delivered);
+    rig_fini(&rig);
+}
 
-    /* A finite loss whose gradient overflows: of tables and of parameters. */
+/* A loss that is finite and has a gradient that is not, by a factor that undoes another. */
+static struct graph *overflowing(bool table)
+{
+    struct graph *g = NULL;
     CHECK_OK(graph_create(&g, &err));
-    graph_id table = graph_table(g, "rows", 0, 1, init_constant(0));
-    graph_id x = graph_gather(g, table, graph_ids(g, 0, 0, true));
-    x = graph_scale(g, graph_scale(g, x, 1e30f), 1e-30f);
+    graph_id x = table ? graph_gather(g, graph_table(g, "rows", 0, 1, init_constant(0)),
+                                      graph_ids(g, 0, 0, true))
+                       : graph_matmul(g, graph_numeric(g, 1, 1),
+                                      graph_param(g, "slope", 1, 1, init_constant(0)));
     x = graph_scale(g, graph_scale(g, x, 1e-30f), 1e30f);
-    x = graph_scale(g, graph_scale(g, x, 1e-38f), 3e38f);
-    graph_id loss = graph_squared_loss(g, graph_scale(g, x, 1e3f), graph_label(g), GRAPH_NONE);
-    CHECK_OK(graph_differentiate(g, graph_scale(g, loss, 1e12f), &err));
-    CHECK_OK(exec_create(&(struct exec_opts){.graph = g, .batch_max = FIX_ROWS, .train = true},
-                         &exec, &err));
-    for (uint32_t i = 0; i < FIX_KEYS; i++) fix->table[0][i] = 1e7f;
-    CHECK_INT(exec_run(exec, &feed, &err), SHOAL_ENAN);
-    CHECK_HAS(err.text, "rows");
-    exec_destroy(exec);
-    graph_destroy(g);
-    free(fix);
+    graph_id loss = graph_squared_loss(g, x, graph_label(g), GRAPH_NONE);
+    CHECK_OK(graph_differentiate(g, loss, &err));
+    return g;
+}
+
+TEST(a_gradient_that_is_not_finite_is_named)
+{
+    for (int table = 0; table < 2; table++) {
+        struct rig rig;
+        rig_init(&rig, FIX_ROWS, overflowing(table == 1));
+        CHECK_OK(exec_run(rig.exec, &rig.feed, &err));
+        for (uint32_t i = 0; i < FIX_KEYS; i++) rig.fix->table[0][i] = 1e12f;
+        rig.fix->param[0][0] = 1e12f;
+        CHECK_INT(exec_run(rig.exec, &rig.feed, &err), SHOAL_ENAN);
+        CHECK_HAS(err.text, table == 1 ? "rows" : "slope");
+        rig_fini(&rig);
+    }
 }
 
 TEST(batches_that_do_not_fit_are_refused)
 {
-    struct fixture *fix = malloc(sizeof *fix);
-    fix_init(fix, FIX_ROWS);
-    struct graph *g = network();
+    struct rig rig;
+    rig_init(&rig, FIX_ROWS, network());
     struct exec *exec = NULL;
     const graph_id none = GRAPH_NONE;
-    const struct exec_opts opts = {.graph = g, .batch_max = 100, .train = true};
-    CHECK_INT(exec_create(&(struct exec_opts){.graph = g, .fetches = &none, .fetches_count = 1},
-                          &exec, &err), SHOAL_EINVAL);
-    CHECK_OK(exec_create(&opts, &exec, &err));
-    struct exec_feed feed = fix_feed(fix);
-    CHECK_INT(exec_run(exec, &feed, &err), SHOAL_EINVAL);
-    CHECK_HAS(err.text, "150 rows");
-    fix_init(fix, 90);
-    CHECK_OK(exec_run(exec, &feed, &err));
-    fix->batch.ids_count = 3;
-    CHECK_INT(exec_run(exec, &feed, &err), SHOAL_EMISMATCH);
-    fix->batch.ids_count = 4;
-    fix->batch.label = NULL;
-    CHECK_INT(exec_run(exec, &feed, &err), SHOAL_EINVAL);
+    struct exec_opts opts = {.graph = rig.graph, .fetches = &none, .fetches_count = 1};
+    CHECK_INT(exec_create(&opts, &exec, &err), SHOAL_EINVAL);
+    opts = (struct exec_opts){.graph = rig.graph, .batch_max = UINT32_MAX};
+    CHECK_INT(exec_create(&opts, &exec, &err), SHOAL_ELIMIT);
+    rig.fix->batch.rows = FIX_ROWS + 1;
+    CHECK_INT(exec_run(rig.exec, &rig.feed, &err), SHOAL_EINVAL);
+    CHECK_HAS(err.text, "151 rows");
+    rig.fix->batch.rows = FIX_ROWS;
+    rig.fix->batch.ids_count = 3;
+    CHECK_INT(exec_run(rig.exec, &rig.feed, &err), SHOAL_EMISMATCH);
+    rig.fix->batch.ids_count = 4;
+    rig.fix->batch.label = NULL;
+    CHECK_INT(exec_run(rig.exec, &rig.feed, &err), SHOAL_EINVAL);
     CHECK_HAS(err.text, "labels");
-    fix->batch.label = fix->label;
-    fix->ids[1].offsets = NULL;
-    CHECK_INT(exec_run(exec, &feed, &err), SHOAL_EMISMATCH);
+    rig.fix->batch.label = rig.fix->label;
+    rig.fix->ids[1].offsets = NULL;
+    CHECK_INT(exec_run(rig.exec, &rig.feed, &err), SHOAL_EMISMATCH);
     CHECK_HAS(err.text, "feature 1");
-    feed.batch = NULL;
-    CHECK_INT(exec_run(exec, &feed, &err), SHOAL_EINVAL);
-    exec_destroy(exec);
-    graph_destroy(g);
-    free(fix);
+    rig.feed.batch = NULL;
+    CHECK_INT(exec_run(rig.exec, &rig.feed, &err), SHOAL_EINVAL);
+    rig_fini(&rig);
 }
 
 TEST(creation_and_growth_survive_failed_allocations)

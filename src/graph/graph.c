@@ -79,8 +79,8 @@ void graph_set_device(struct graph *graph, const char *device)
         }
     }
     if (graph->devices_count == GRAPH_DEVICES_MAX || strlen(device) > GRAPH_NAME_BYTES_MAX) {
-        graph_fail(graph, SHOAL_ELIMIT, "device %.40s: at most %u devices, names of %u bytes", device,
-                   GRAPH_DEVICES_MAX, GRAPH_NAME_BYTES_MAX);
+        graph_fail(graph, SHOAL_ELIMIT, "device %.40s: at most %u devices, names of %u bytes",
+                   device, GRAPH_DEVICES_MAX, GRAPH_NAME_BYTES_MAX);
         return;
     }
     if (mem_grow(MEM_GRAPH, (void **)&graph->devices, &graph->devices_capacity,
@@ -142,7 +142,8 @@ graph_id graph_name(struct graph *graph, graph_id node, const char *name)
 
 static void describe_shape(struct graph_shape shape, char text[64])
 {
-    static const char *const rows[GRAPH_ROWS_COUNT] = {"", "batch", "occurrences", "unique", "chunks"};
+    static const char *const rows[GRAPH_ROWS_COUNT] = {"", "batch", "occurrences", "unique",
+                                                       "chunks"};
     if (shape.rows == GRAPH_FIXED) {
         snprintf(text, 64, "%u x %u", shape.of, shape.cols);
     } else {
@@ -157,7 +158,8 @@ static graph_id refuse(struct graph *graph, const struct node_spec *spec, const 
     for (uint32_t i = 0; i < spec->inputs_count && i < 4; i++) {
         char shape[64];
         describe_shape(node_at(graph, spec->inputs[i])->shape, shape);
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i == 0 ? "" : ", ", shape);
+        used +=
+            (size_t)snprintf(text + used, sizeof text - used, "%s%s", i == 0 ? "" : ", ", shape);
         if (used >= sizeof text) break;
     }
     return graph_fail(graph, SHOAL_EINVAL, "%s(%s): %s", op_of(spec->op)->name, text, why);
@@ -172,8 +174,7 @@ static const char *shape_fault(struct graph_shape shape, bool matrix)
     if (shape.rows != GRAPH_FIXED && shape.of >= GRAPH_FEATURES_MAX) return "too many features";
     if (matrix && shape.cols < 1) return "no columns";
     if (shape.cols > GRAPH_COLS_MAX) return "too many columns";
-    if (shape.rows == GRAPH_FIXED &&
-        (uint64_t)shape.of * shape.cols > GRAPH_PARAM_ELEMENTS_MAX) {
+    if (shape.rows == GRAPH_FIXED && (uint64_t)shape.of * shape.cols > GRAPH_PARAM_ELEMENTS_MAX) {
         return "too many elements";
     }
     return NULL;
@@ -196,8 +197,11 @@ graph_id node_add(struct graph *graph, const struct node_spec *spec)
     if (graph->nodes_count == GRAPH_NODES_MAX) {
         return graph_fail(graph, SHOAL_ELIMIT, "more than %u nodes", GRAPH_NODES_MAX);
     }
-    struct node node = {.op = spec->op, .shape = spec->shape, .number = spec->number,
-                        .inputs_first = graph->inputs_count, .inputs_count = spec->inputs_count,
+    struct node node = {.op = spec->op,
+                        .shape = spec->shape,
+                        .number = spec->number,
+                        .inputs_first = graph->inputs_count,
+                        .inputs_count = spec->inputs_count,
                         .device = graph->device};
     memcpy(node.attrs, spec->attrs, sizeof node.attrs);
     const char *fault = op->infer(graph, &node, spec->inputs);
@@ -232,8 +236,9 @@ graph_id node_add2(struct graph *graph, enum op_code op, graph_id a, graph_id b)
 
 graph_id node_extra(struct graph *graph, graph_id node, uint32_t number)
 {
-    return node_add(graph, &(struct node_spec){.op = OP_OUTPUT, .inputs = &node, .inputs_count = 1,
-                                               .attrs = {number}});
+    return node_add(graph,
+                    &(struct node_spec){
+                        .op = OP_OUTPUT, .inputs = &node, .inputs_count = 1, .attrs = {number}});
 }
 
 /* ---- Leaves ---- */
@@ -269,9 +274,9 @@ graph_id graph_param(struct graph *graph, const char *name, uint32_t rows, uint3
                      struct init init)
 {
     if (rows == 0) return graph_fail(graph, SHOAL_EINVAL, "parameter %.99s has no rows", name);
-    return graph_add_variable(graph, OP_PARAM,
-                              &(struct graph_variable){.name = name, .rows = rows, .cols = cols,
-                                                       .init = init});
+    return graph_add_variable(
+        graph, OP_PARAM,
+        &(struct graph_variable){.name = name, .rows = rows, .cols = cols, .init = init});
 }
 
 graph_id graph_vector(struct graph *graph, const char *name, uint32_t cols, struct init init)
@@ -283,9 +288,9 @@ graph_id graph_vector(struct graph *graph, const char *name, uint32_t cols, stru
 graph_id graph_table(struct graph *graph, const char *name, uint32_t keys, uint32_t dim,
                      struct init init)
 {
-    return graph_add_variable(graph, OP_TABLE,
-                              &(struct graph_variable){.name = name, .rows = keys, .cols = dim,
-                                                       .init = init});
+    return graph_add_variable(
+        graph, OP_TABLE,
+        &(struct graph_variable){.name = name, .rows = keys, .cols = dim, .init = init});
 }
 
 /* Leaves of the batch are made once and found again. */
@@ -340,22 +345,23 @@ graph_id graph_gather(struct graph *graph, graph_id table, graph_id ids)
 graph_id graph_pool(struct graph *graph, graph_id table, graph_id ids, enum graph_combine combine)
 {
     const graph_id inputs[] = {table, ids};
-    return node_add(graph, &(struct node_spec){.op = OP_POOL, .inputs = inputs, .inputs_count = 2,
-                                               .attrs = {combine}});
+    return node_add(graph,
+                    &(struct node_spec){
+                        .op = OP_POOL, .inputs = inputs, .inputs_count = 2, .attrs = {combine}});
 }
 
 graph_id graph_attention_input(struct graph *graph, graph_id table, graph_id ids, graph_id target)
 {
     const graph_id inputs[] = {table, ids, target};
-    return node_add(graph, &(struct node_spec){.op = OP_ATTENTION_INPUT, .inputs = inputs,
-                                               .inputs_count = 3});
+    return node_add(
+        graph, &(struct node_spec){.op = OP_ATTENTION_INPUT, .inputs = inputs, .inputs_count = 3});
 }
 
 graph_id graph_attention_pool(struct graph *graph, graph_id table, graph_id ids, graph_id scores)
 {
     const graph_id inputs[] = {table, ids, scores};
-    return node_add(graph, &(struct node_spec){.op = OP_ATTENTION_POOL, .inputs = inputs,
-                                               .inputs_count = 3});
+    return node_add(
+        graph, &(struct node_spec){.op = OP_ATTENTION_POOL, .inputs = inputs, .inputs_count = 3});
 }
 
 graph_id graph_attention(struct graph *graph, graph_id table, graph_id ids, graph_id target,
@@ -365,8 +371,8 @@ graph_id graph_attention(struct graph *graph, graph_id table, graph_id ids, grap
     if (layers_count == 3) {
         graph_id inputs[9] = {table, ids, target};
         memcpy(inputs + 3, layers, 6 * sizeof *layers);
-        return node_add(graph, &(struct node_spec){.op = OP_ATTENTION, .inputs = inputs,
-                                                   .inputs_count = 9});
+        return node_add(
+            graph, &(struct node_spec){.op = OP_ATTENTION, .inputs = inputs, .inputs_count = 9});
     }
     graph_id x = graph_attention_input(graph, table, ids, target);
     for (uint32_t i = 0; i < layers_count; i++) {
@@ -380,7 +386,8 @@ graph_id graph_dense(struct graph *graph, graph_id x, graph_id weight, graph_id 
                      enum graph_act act)
 {
     const graph_id inputs[] = {x, weight, bias};
-    return node_add(graph, &(struct node_spec){.op = OP_DENSE, .inputs = inputs,
+    return node_add(graph, &(struct node_spec){.op = OP_DENSE,
+                                               .inputs = inputs,
                                                .inputs_count = bias == GRAPH_NONE ? 2 : 3,
                                                .attrs = {act}});
 }
@@ -392,8 +399,8 @@ graph_id graph_matmul(struct graph *graph, graph_id x, graph_id weight)
 
 graph_id graph_act(struct graph *graph, graph_id x, enum graph_act act)
 {
-    return node_add(graph, &(struct node_spec){.op = OP_ACT, .inputs = &x, .inputs_count = 1,
-                                               .attrs = {act}});
+    return node_add(
+        graph, &(struct node_spec){.op = OP_ACT, .inputs = &x, .inputs_count = 1, .attrs = {act}});
 }
 
 graph_id graph_add(struct graph *graph, graph_id a, graph_id b)
@@ -414,27 +421,28 @@ graph_id graph_mul(struct graph *graph, graph_id a, graph_id b)
 graph_id graph_add_n(struct graph *graph, const graph_id *nodes, uint32_t count)
 {
     if (count == 1) return nodes[0];
-    return node_add(graph, &(struct node_spec){.op = OP_ADD_N, .inputs = nodes,
-                                               .inputs_count = count});
+    return node_add(graph,
+                    &(struct node_spec){.op = OP_ADD_N, .inputs = nodes, .inputs_count = count});
 }
 
 graph_id graph_scale(struct graph *graph, graph_id x, float factor)
 {
-    return node_add(graph, &(struct node_spec){.op = OP_SCALE, .inputs = &x, .inputs_count = 1,
-                                               .number = factor});
+    return node_add(graph, &(struct node_spec){
+                               .op = OP_SCALE, .inputs = &x, .inputs_count = 1, .number = factor});
 }
 
 graph_id graph_concat(struct graph *graph, const graph_id *nodes, uint32_t count)
 {
     if (count == 1) return nodes[0];
-    return node_add(graph, &(struct node_spec){.op = OP_CONCAT, .inputs = nodes,
-                                               .inputs_count = count});
+    return node_add(graph,
+                    &(struct node_spec){.op = OP_CONCAT, .inputs = nodes, .inputs_count = count});
 }
 
 graph_id graph_slice(struct graph *graph, graph_id x, uint32_t col, uint32_t cols)
 {
-    return node_add(graph, &(struct node_spec){.op = OP_SLICE, .inputs = &x, .inputs_count = 1,
-                                               .attrs = {col, cols}});
+    return node_add(
+        graph,
+        &(struct node_spec){.op = OP_SLICE, .inputs = &x, .inputs_count = 1, .attrs = {col, cols}});
 }
 
 graph_id graph_dropout(struct graph *graph, graph_id x, float rate)
@@ -444,8 +452,10 @@ graph_id graph_dropout(struct graph *graph, graph_id x, float rate)
     for (graph_id id = 1; id <= graph->nodes_count; id++) {
         layer += node_at(graph, id)->op == OP_DROPOUT;
     }
-    return node_add(graph, &(struct node_spec){.op = OP_DROPOUT, .inputs = &x, .inputs_count = 1,
-                                               .attrs = {layer}, .number = rate});
+    return node_add(
+        graph,
+        &(struct node_spec){
+            .op = OP_DROPOUT, .inputs = &x, .inputs_count = 1, .attrs = {layer}, .number = rate});
 }
 
 graph_id graph_sum(struct graph *graph, graph_id x)
@@ -461,14 +471,14 @@ graph_id graph_mean(struct graph *graph, graph_id x)
 
 graph_id graph_fm(struct graph *graph, graph_id x, uint32_t dim)
 {
-    return node_add(graph, &(struct node_spec){.op = OP_FM, .inputs = &x, .inputs_count = 1,
-                                               .attrs = {dim}});
+    return node_add(
+        graph, &(struct node_spec){.op = OP_FM, .inputs = &x, .inputs_count = 1, .attrs = {dim}});
 }
 
 graph_id graph_dots(struct graph *graph, graph_id x, uint32_t dim)
 {
-    return node_add(graph, &(struct node_spec){.op = OP_DOTS, .inputs = &x, .inputs_count = 1,
-                                               .attrs = {dim}});
+    return node_add(
+        graph, &(struct node_spec){.op = OP_DOTS, .inputs = &x, .inputs_count = 1, .attrs = {dim}});
 }
 
 /* A loss is summed per chunk of rows, then over the chunks in order. */
@@ -477,7 +487,8 @@ static graph_id add_loss(struct graph *graph, uint32_t kind, graph_id x, graph_i
 {
     const graph_id inputs[] = {x, label, weight};
     const graph_id rows =
-        node_add(graph, &(struct node_spec){.op = OP_LOSS, .inputs = inputs,
+        node_add(graph, &(struct node_spec){.op = OP_LOSS,
+                                            .inputs = inputs,
                                             .inputs_count = weight == GRAPH_NONE ? 2 : 3,
                                             .attrs = {kind}});
     return node_add1(graph, OP_LOSS_SUM, rows);
@@ -500,8 +511,8 @@ graph_id graph_squared_loss(struct graph *graph, graph_id x, graph_id label, gra
 
 graph_id graph_l2(struct graph *graph, graph_id param, float factor)
 {
-    return node_add(graph, &(struct node_spec){.op = OP_L2, .inputs = &param, .inputs_count = 1,
-                                               .number = factor});
+    return node_add(graph, &(struct node_spec){
+                               .op = OP_L2, .inputs = &param, .inputs_count = 1, .number = factor});
 }
 
 graph_id graph_softmax(struct graph *graph, graph_id logits)

@@ -130,7 +130,7 @@ graph_id graph_softmax(struct graph *graph, graph_id logits); /* by row, for pro
 /* Adds the nodes that compute the gradient of `loss` (1 x 1) by every parameter and table that it
  * depends on. Once per graph. */
 int graph_differentiate(struct graph *graph, graph_id loss, struct err *err);
-graph_id graph_loss(const struct graph *graph);                      /* GRAPH_NONE before */
+graph_id graph_loss(const struct graph *graph);                       /* GRAPH_NONE before */
 graph_id graph_param_grad(const struct graph *graph, uint32_t param); /* NONE: no dependence */
 graph_id graph_table_grad(const struct graph *graph, uint32_t table);
 
@@ -148,10 +148,10 @@ uint32_t graph_tables_count(const struct graph *graph);
 const struct graph_variable *graph_table_at(const struct graph *graph, uint32_t table);
 uint32_t graph_nodes_count(const struct graph *graph); /* nodes are 1 .. count */
 struct graph_shape graph_shape_of(const struct graph *graph, graph_id node);
-const char *graph_op_name(const struct graph *graph, graph_id node);   /* "dense" */
-const char *graph_name_of(const struct graph *graph, graph_id node);   /* its op if unnamed */
+const char *graph_op_name(const struct graph *graph, graph_id node); /* "dense" */
+const char *graph_name_of(const struct graph *graph, graph_id node); /* its op if unnamed */
 const char *graph_device_of(const struct graph *graph, graph_id node);
-graph_id graph_find(const struct graph *graph, const char *name);      /* GRAPH_NONE: no such node */
+graph_id graph_find(const struct graph *graph, const char *name); /* GRAPH_NONE: no such node */
 
 /* As bytes: magic, version, nodes. Caller owns *bytes_out (mem_free). Damaged or foreign bytes are
  * SHOAL_ECORRUPT; what is read fits (1) to (3). */

@@ -38,8 +38,8 @@ static void find_levels(struct cut *cut)
     for (graph_id id = 1; id <= graph->nodes_count; id++) {
         const struct node *node = node_at(graph, id);
         /* An extra output is where the node is that writes it. */
-        cut->device[id] = node->op == OP_OUTPUT ? cut->device[node_input(graph, id, 0)]
-                                                : node->device;
+        cut->device[id] =
+            node->op == OP_OUTPUT ? cut->device[node_input(graph, id, 0)] : node->device;
         for (uint32_t i = 0; i < node->inputs_count; i++) {
             const uint32_t level = lift(cut, node_input(graph, id, i), cut->device[id]);
             if (level > cut->level[id]) cut->level[id] = level;
@@ -64,8 +64,7 @@ static int find_part(struct cut *cut, uint32_t device, uint32_t level, uint32_t 
     struct graph_part *part = &parts->parts[parts->count];
     *part = (struct graph_part){.device = cut->graph->devices[device], .level = level};
     *part_out = parts->count++;
-    part->nodes =
-        mem_alloc_array(MEM_GRAPH, cut->graph->nodes_count + 1u, sizeof *part->nodes);
+    part->nodes = mem_alloc_array(MEM_GRAPH, cut->graph->nodes_count + 1u, sizeof *part->nodes);
     if (part->nodes == NULL) return SHOAL_ENOMEM;
     return graph_create(&part->graph, NULL);
 }
@@ -92,13 +91,14 @@ static int add_edge(struct cut *cut, graph_id id, uint32_t to)
     struct graph_part *from = &cut->parts.parts[cut->part[id]];
     struct graph_part *part = &cut->parts.parts[to];
     const uint32_t edge = cut->parts.edges_count++;
-    const graph_id send = node_add(
-        from->graph, &(struct node_spec){.op = OP_SEND, .inputs = &from->nodes[id],
-                                         .inputs_count = 1, .attrs = {edge}});
-    part->nodes[id] = node_add(
-        part->graph, &(struct node_spec){.op = OP_RECEIVE,
-                                         .attrs = {part->graph->receives_count, edge},
-                                         .shape = node_at(cut->graph, id)->shape});
+    const graph_id send = node_add(from->graph, &(struct node_spec){.op = OP_SEND,
+                                                                    .inputs = &from->nodes[id],
+                                                                    .inputs_count = 1,
+                                                                    .attrs = {edge}});
+    part->nodes[id] =
+        node_add(part->graph, &(struct node_spec){.op = OP_RECEIVE,
+                                                  .attrs = {part->graph->receives_count, edge},
+                                                  .shape = node_at(cut->graph, id)->shape});
     if (send == GRAPH_NONE) return graph_check(from->graph, cut->err);
     if (part->nodes[id] == GRAPH_NONE) return graph_check(part->graph, cut->err);
     if (mem_grow(MEM_GRAPH, (void **)&from->sends, &from->sends_capacity, from->sends_count + 1u,
@@ -138,14 +138,16 @@ static int copy_node(struct cut *cut, graph_id id, uint32_t to)
     if (rc == 0) {
         graph_set_device(part->graph, part->device);
         if (node->op == OP_PARAM) {
-            part->nodes[id] = graph_add_variable(part->graph, OP_PARAM,
-                                                 &cut->graph->params[node->attrs[0]]);
+            part->nodes[id] =
+                graph_add_variable(part->graph, OP_PARAM, &cut->graph->params[node->attrs[0]]);
         } else if (node->op == OP_TABLE) {
-            part->nodes[id] = graph_add_variable(part->graph, OP_TABLE,
-                                                 &cut->graph->tables[node->attrs[0]]);
+            part->nodes[id] =
+                graph_add_variable(part->graph, OP_TABLE, &cut->graph->tables[node->attrs[0]]);
         } else {
-            struct node_spec spec = {.op = node->op, .inputs = inputs,
-                                     .inputs_count = node->inputs_count, .number = node->number,
+            struct node_spec spec = {.op = node->op,
+                                     .inputs = inputs,
+                                     .inputs_count = node->inputs_count,
+                                     .number = node->number,
                                      .shape = node->shape};
             memcpy(spec.attrs, node->attrs, sizeof spec.attrs);
             part->nodes[id] = node_add(part->graph, &spec);

@@ -37,8 +37,7 @@ void grads_add(struct grads *grads, graph_id input, graph_id grad)
         graph_fail(grads->graph, SHOAL_ENOMEM, "no memory for a gradient");
         return;
     }
-    grads->gifts[grads->gifts_count++] =
-        (struct gift){.grad = grad, .next = grads->first[input]};
+    grads->gifts[grads->gifts_count++] = (struct gift){.grad = grad, .next = grads->first[input]};
     grads->first[input] = grads->gifts_count;
 }
 
@@ -118,9 +117,9 @@ static graph_id total(struct grads *grads, graph_id id)
         const uint32_t others = count - sparse;
         const uint32_t joined = join_by_feature(graph, grads->list, sparse);
         if (joined == 0) return GRAPH_NONE;
-        grads->list[0] =
-            node_add(graph, &(struct node_spec){.op = OP_SPARSE_SUM, .inputs = grads->list,
-                                                .inputs_count = joined});
+        grads->list[0] = node_add(graph, &(struct node_spec){.op = OP_SPARSE_SUM,
+                                                             .inputs = grads->list,
+                                                             .inputs_count = joined});
         memmove(&grads->list[1], &grads->list[sparse], others * sizeof *grads->list);
         count = 1 + others;
     }

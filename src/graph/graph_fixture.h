@@ -76,8 +76,10 @@ static inline void fix_index_keys(struct fixture *fix, uint32_t list, const uint
         }
     }
     for (uint32_t key = 0; key < FIX_KEYS; key++) fix->keys[list][key] = 1000 + key;
-    fix->tables[list] = (struct batch_keys){.keys = fix->keys[list], .occ_offsets = offsets,
-                                            .occs = fix->occs[list], .keys_count = FIX_KEYS,
+    fix->tables[list] = (struct batch_keys){.keys = fix->keys[list],
+                                            .occ_offsets = offsets,
+                                            .occs = fix->occs[list],
+                                            .keys_count = FIX_KEYS,
                                             .occs_count = base};
 }
 
@@ -104,7 +106,8 @@ static inline void fix_init(struct fixture *fix, uint32_t rows)
             fix->offsets[f][row + 1] = count;
         }
         fix->ids[f] = (struct batch_ids){.offsets = single ? NULL : fix->offsets[f],
-                                         .slots = fix->slots[f], .count = count,
+                                         .slots = fix->slots[f],
+                                         .count = count,
                                          .weights = f == 2 ? fix->occ_weights : NULL};
     }
     fix_index_keys(fix, 0, (const uint32_t[]){0, 1});
@@ -123,15 +126,24 @@ static inline void fix_init(struct fixture *fix, uint32_t rows)
         fix->rows[v] = fix->table[v];
         fix->grads[v] = fix->param_grad[v];
     }
-    fix->batch = (struct batch){.rows = rows, .label = fix->label, .weight = fix->weight,
-                                .dense = fix->dense_list, .ids = fix->ids, .tables = fix->tables,
-                                .dense_count = 2, .ids_count = 4, .tables_count = 2};
+    fix->batch = (struct batch){.rows = rows,
+                                .label = fix->label,
+                                .weight = fix->weight,
+                                .dense = fix->dense_list,
+                                .ids = fix->ids,
+                                .tables = fix->tables,
+                                .dense_count = 2,
+                                .ids_count = 4,
+                                .tables_count = 2};
 }
 
 static inline struct exec_feed fix_feed(const struct fixture *fix)
 {
-    return (struct exec_feed){.batch = &fix->batch, .params = fix->params, .tables = fix->rows,
-                              .grads = fix->grads, .step = 3};
+    return (struct exec_feed){.batch = &fix->batch,
+                              .params = fix->params,
+                              .tables = fix->rows,
+                              .grads = fix->grads,
+                              .step = 3};
 }
 
 #endif

@@ -25,8 +25,14 @@ static graph_id to_loss(struct graph *g, graph_id x)
     return graph_squared_loss(g, y, graph_label(g), graph_weight(g));
 }
 
-static graph_id ids1(struct graph *g) { return graph_ids(g, 1, 0, false); }
-static graph_id ids2(struct graph *g) { return graph_ids(g, 2, 1, false); }
+static graph_id ids1(struct graph *g)
+{
+    return graph_ids(g, 1, 0, false);
+}
+static graph_id ids2(struct graph *g)
+{
+    return graph_ids(g, 2, 1, false);
+}
 
 static graph_id dense_linear(struct graph *g)
 {
@@ -51,8 +57,8 @@ static graph_id dense_sigmoid_tanh(struct graph *g)
 /* Weights beyond the size that is computed row chunk by row chunk. */
 static graph_id dense_large(struct graph *g)
 {
-    graph_id x = graph_dense(g, graph_numeric(g, 0, 5), param(g, "w", 5, 260), GRAPH_NONE,
-                             GRAPH_TANH);
+    graph_id x =
+        graph_dense(g, graph_numeric(g, 0, 5), param(g, "w", 5, 260), GRAPH_NONE, GRAPH_TANH);
     graph_id w2 = graph_scale(g, param(g, "w2", 260, 260), 0.2f);
     return to_loss(g, graph_dense(g, x, w2, param(g, "b2", 1, 260), GRAPH_TANH));
 }
@@ -153,9 +159,18 @@ static graph_id attention_of(struct graph *g, uint32_t hidden)
     return to_loss(g, graph_concat(g, (graph_id[]){target, attended}, 2));
 }
 
-static graph_id attention_fused(struct graph *g) { return attention_of(g, 2); }
-static graph_id attention_short(struct graph *g) { return attention_of(g, 1); }
-static graph_id attention_deep(struct graph *g) { return attention_of(g, 3); }
+static graph_id attention_fused(struct graph *g)
+{
+    return attention_of(g, 2);
+}
+static graph_id attention_short(struct graph *g)
+{
+    return attention_of(g, 1);
+}
+static graph_id attention_deep(struct graph *g)
+{
+    return attention_of(g, 3);
+}
 
 static graph_id fields(struct graph *g)
 {
@@ -189,8 +204,8 @@ static graph_id loss_softmax_l2(struct graph *g)
 static graph_id loss_times_parameter(struct graph *g)
 {
     graph_id w = param(g, "w", 5, 1);
-    graph_id loss = graph_squared_loss(g, graph_matmul(g, graph_numeric(g, 0, 5), w), graph_label(g),
-                                       GRAPH_NONE);
+    graph_id loss = graph_squared_loss(g, graph_matmul(g, graph_numeric(g, 0, 5), w),
+                                       graph_label(g), GRAPH_NONE);
     return graph_mul(g, graph_add(g, loss, graph_l2(g, w, 0.5f)), param(g, "factor", 1, 1));
 }
 
@@ -251,9 +266,9 @@ static void check_case(const char *name, case_cb *build, bool classes)
     const graph_id loss = build(g);
     CHECK_OK(graph_check(g, &err));
     CHECK_OK(graph_differentiate(g, loss, &err));
-    CHECK_OK(exec_create(&(struct exec_opts){.graph = g, .batch_max = FIX_ROWS, .train = true,
-                                             .seed = 5},
-                         &check.exec, &err));
+    CHECK_OK(exec_create(
+        &(struct exec_opts){.graph = g, .batch_max = FIX_ROWS, .train = true, .seed = 5},
+        &check.exec, &err));
     const double start = loss_at(&check, check.fix->param[0], check.fix->param[0][0]);
     float(*grads)[FIX_FLOATS] = malloc(sizeof check.fix->param_grad);
     memcpy(grads, check.fix->param_grad, sizeof check.fix->param_grad);

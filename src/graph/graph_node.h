@@ -66,7 +66,7 @@ enum op_code {
 #define X(code, name) OP_##code,
     OP_LIST(X)
 #undef X
-    OP_COUNT
+        OP_COUNT
 };
 
 /* What attributes mean is said with each op. */
@@ -189,8 +189,7 @@ struct op {
     /* Floats of scratch that a thread needs. NULL: none. */
     size_t (*scratch)(const struct graph *graph, const struct node *node);
     /* Multiply-adds (as two) and other operations of a whole batch. NULL: one per element. */
-    double (*flops)(const struct graph *graph, const struct node *node,
-                    const struct flops_at *at);
+    double (*flops)(const struct graph *graph, const struct node *node, const struct flops_at *at);
 };
 
 #define X(code, name) extern const struct op op_##name;

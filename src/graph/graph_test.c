@@ -128,10 +128,9 @@ static struct graph *sample(void)
         snprintf(name, sizeof name, "attention/%u/bias", i);
         layers[2 * i + 1] = graph_vector(g, name, sizes[i + 1], init_constant(0.25f));
     }
-    graph_id parts[] = {target,
-                        graph_attention(g, table, graph_ids(g, 1, 0, false), target, layers, 3),
-                        graph_pool(g, other, graph_ids(g, 2, 1, false), GRAPH_MEAN),
-                        graph_numeric(g, 0, 5)};
+    graph_id parts[] = {
+        target, graph_attention(g, table, graph_ids(g, 1, 0, false), target, layers, 3),
+        graph_pool(g, other, graph_ids(g, 2, 1, false), GRAPH_MEAN), graph_numeric(g, 0, 5)};
     graph_id x = graph_concat(g, parts, 4);
     graph_id w = graph_param(g, "w", 16, 8, init_he_uniform(16));
     x = graph_dropout(g, graph_dense(g, x, w, GRAPH_NONE, GRAPH_RELU), 0.25f);
@@ -218,9 +217,10 @@ TEST(damaged_bytes_are_refused_or_give_a_sound_graph)
 
 #define EDGES_MAX 256
 
-/* Runs the parts one after the other; the value of `node` of the whole graph. */
-static struct exec_value run_parts(const struct graph_parts *parts, const struct fixture *fix,
-                                   const float *ones, graph_id node, struct exec **execs)
+/* Runs the parts one after the other; the value of `node` of the whole graph. Parameters are found
+ * by the first letter of their name: a part numbers its own. */
+static struct exec_value run_parts(const struct graph_parts *parts, const struct exec_feed *whole,
+                                   graph_id node, struct exec **execs)
 {
     static struct exec_value edges[EDGES_MAX];
     struct exec_value result = {0};
@@ -230,22 +230,20 @@ static struct exec_value run_parts(const struct graph_parts *parts, const struct
         uint32_t count = 0;
         for (uint32_t i = 0; i < part->sends_count; i++) fetches[count++] = part->sends[i].node;
         if (part->nodes[node] != GRAPH_NONE) fetches[count++] = part->nodes[node];
-        CHECK_OK(exec_create(&(struct exec_opts){.graph = part->graph, .batch_max = FIX_ROWS,
-                                                 .fetches = fetches, .fetches_count = count},
+        CHECK_OK(exec_create(&(struct exec_opts){.graph = part->graph,
+                                                 .batch_max = FIX_ROWS,
+                                                 .fetches = fetches,
+                                                 .fetches_count = count},
                              &execs[p], &err));
         struct exec_value received[EDGES_MAX] = {0};
         for (uint32_t i = 0; i < part->receives_count; i++) received[i] = edges[part->receives[i]];
         const float *params[8];
         for (uint32_t i = 0; i < graph_params_count(part->graph) && i < 8; i++) {
-            /* By name: a part numbers its own. */
-            const char *name = graph_param_at(part->graph, i)->name;
-            params[i] = ones != NULL ? ones : fix->params[name[0] - 'a'];
+            params[i] = whole->params[graph_param_at(part->graph, i)->name[0] - 'a'];
         }
-        struct exec_feed feed = {.params = params, .received = received};
-        if (fix != NULL) {
-            feed.batch = &fix->batch;
-            feed.tables = fix->rows;
-        }
+        struct exec_feed feed = *whole;
+        feed.params = params;
+        feed.received = received;
         CHECK_OK(exec_run(execs[p], &feed, &err));
         for (uint32_t i = 0; i < part->sends_count; i++) {
             edges[part->sends[i].edge] = exec_value(execs[p], part->sends[i].node);
@@ -264,8 +262,8 @@ TEST(a_graph_over_devices_gives_sevens)
 {
     struct graph *g = fresh();
     graph_set_device(g, "/job:ps/task:0");
-    graph_id x = graph_param(g, "x", 2, 2, init_constant(1));
-    graph_id y = graph_param(g, "y", 2, 2, init_constant(1));
+    graph_id x = graph_param(g, "a: x", 2, 2, init_constant(1));
+    graph_id y = graph_param(g, "b: y", 2, 2, init_constant(1));
     graph_set_device(g, "/job:worker/task:0");
     graph_id z = graph_add(g, graph_matmul(g, x, y), x);
     graph_set_device(g, "/job:worker/task:1");
@@ -282,8 +280,10 @@ TEST(a_graph_over_devices_gives_sevens)
     CHECK_INT(parts.edges_count, 4); /* x and y to worker 0, z and x to worker 1 */
 
     static const float ones[4] = {1, 1, 1, 1};
+    const float *const params[] = {ones, ones};
     struct exec *execs[8] = {0};
-    const struct exec_value value = run_parts(&parts, NULL, ones, z, execs);
+    const struct exec_feed feed = {.params = params};
+    const struct exec_value value = run_parts(&parts, &feed, z, execs);
     CHECK_INT(value.rows, 2);
     CHECK_INT(value.cols, 2);
     for (uint32_t i = 0; i < 4; i++) {
@@ -305,8 +305,8 @@ TEST(parts_compute_what_the_whole_computes)
     graph_id table = graph_table(g, "t", 1, 4, init_constant(0));
     graph_id rows = graph_pool(g, table, graph_ids(g, 2, 1, false), GRAPH_SUM);
     graph_set_device(g, "worker");
-    graph_id h = graph_dense(g, rows, graph_param(g, "a", 4, 6, init_constant(0)), GRAPH_NONE,
-                             GRAPH_TANH);
+    graph_id h =
+        graph_dense(g, rows, graph_param(g, "a", 4, 6, init_constant(0)), GRAPH_NONE, GRAPH_TANH);
     graph_set_device(g, "ps");
     h = graph_act(g, h, GRAPH_SIGMOID);
     graph_set_device(g, "worker");
@@ -315,9 +315,10 @@ TEST(parts_compute_what_the_whole_computes)
     const graph_id grad = graph_table_grad(g, 0);
 
     struct exec *whole = NULL;
-    CHECK_OK(exec_create(&(struct exec_opts){.graph = g, .batch_max = FIX_ROWS, .fetches = &grad,
-                                             .fetches_count = 1},
-                         &whole, &err));
+    CHECK_OK(exec_create(
+        &(struct exec_opts){
+            .graph = g, .batch_max = FIX_ROWS, .fetches = &grad, .fetches_count = 1},
+        &whole, &err));
     const struct exec_feed feed = fix_feed(fix);
     CHECK_OK(exec_run(whole, &feed, &err));
     const struct exec_value want = exec_value(whole, grad);
@@ -326,7 +327,7 @@ TEST(parts_compute_what_the_whole_computes)
     CHECK_OK(graph_cut(g, &parts, &err));
     CHECK(parts.count >= 4);
     struct exec *execs[32] = {0};
-    const struct exec_value got = run_parts(&parts, fix, NULL, grad, execs);
+    const struct exec_value got = run_parts(&parts, &feed, grad, execs);
     CHECK_INT(got.rows, want.rows);
     for (uint32_t i = 0; i < want.rows * want.cols; i++) {
         const uint32_t row = i / want.cols;

@@ -87,8 +87,8 @@ static void put_node(struct writer *writer, const struct graph *graph, graph_id 
         put_uint(writer, node->shape.cols, 4);
     }
     if (node->op == OP_PARAM || node->op == OP_TABLE) {
-        const struct graph_variable *of = node->op == OP_PARAM ? &graph->params[node->attrs[0]]
-                                                               : &graph->tables[node->attrs[0]];
+        const struct graph_variable *of =
+            node->op == OP_PARAM ? &graph->params[node->attrs[0]] : &graph->tables[node->attrs[0]];
         put_uint(writer, of->init.kind, 1);
         put_f32(writer, of->init.value);
         put_uint(writer, node->op == OP_PARAM && of->rows == 0, 1);
@@ -173,8 +173,8 @@ static void add_variable(struct reader *reader, const struct node_spec *spec, co
 {
     struct graph *graph = reader->graph;
     const bool is_param = spec->op == OP_PARAM;
-    struct graph_variable variable = {.name = name, .rows = spec->shape.of,
-                                      .cols = spec->shape.cols};
+    struct graph_variable variable = {
+        .name = name, .rows = spec->shape.of, .cols = spec->shape.cols};
     const uint32_t kind = get_uint(reader, 1);
     variable.init = (struct init){.kind = kind, .value = get_f32(reader)};
     const uint32_t vector = get_uint(reader, 1);

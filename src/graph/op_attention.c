@@ -95,7 +95,8 @@ static void attention_grad(struct graph *graph, graph_id id, graph_id dy, struct
         const struct graph_shape shape = node_at(graph, inputs[i])->shape;
         if (grads_wanted(grads, inputs[i])) {
             grads_add(grads, inputs[i],
-                      node_add(graph, &(struct node_spec){.op = OP_SUM_CHUNKS, .inputs = &dlayers,
+                      node_add(graph, &(struct node_spec){.op = OP_SUM_CHUNKS,
+                                                          .inputs = &dlayers,
                                                           .inputs_count = 1,
                                                           .attrs = {col, shape.of, shape.cols}}));
         }
@@ -119,9 +120,12 @@ static struct kern_attn_in attention_in(const struct op_call *call)
 {
     const struct view *table = call_input(call, 0);
     const struct view *target = call_input(call, 2);
-    return (struct kern_attn_in){.rows = table->data, .ldrows = table->stride,
-                                 .history = call_ids(call, 1), .target = target->data,
-                                 .ldtarget = target->stride, .row_begin = call->row_first,
+    return (struct kern_attn_in){.rows = table->data,
+                                 .ldrows = table->stride,
+                                 .history = call_ids(call, 1),
+                                 .target = target->data,
+                                 .ldtarget = target->stride,
+                                 .row_begin = call->row_first,
                                  .row_end = call->row_last};
 }
 
@@ -200,8 +204,8 @@ static void attention_grad_run(const struct op_call *call)
         .lddhistory = call->stride,
         .dtarget = dtarget == NULL ? unwanted - call->row_first * attn.e : dtarget->data,
         .lddtarget = dtarget == NULL ? attn.e : dtarget->stride,
-        .dweights = dlayers == NULL ? unwanted + EXEC_CHUNK_ROWS * attn.e
-                                    : view_row(dlayers, call->chunk),
+        .dweights =
+            dlayers == NULL ? unwanted + EXEC_CHUNK_ROWS * attn.e : view_row(dlayers, call->chunk),
     };
     call->kern->attn_backward(&attn, &in, &grad, call->scratch);
 }
@@ -241,9 +245,9 @@ static void attention_input_grad(struct graph *graph, graph_id id, graph_id dy, 
 {
     const graph_id inputs[] = {node_input(graph, id, 0), node_input(graph, id, 1),
                                node_input(graph, id, 2), dy};
-    const graph_id dhistory =
-        node_add(graph, &(struct node_spec){.op = OP_ATTENTION_INPUT_GRAD, .inputs = inputs,
-                                            .inputs_count = 4});
+    const graph_id dhistory = node_add(
+        graph,
+        &(struct node_spec){.op = OP_ATTENTION_INPUT_GRAD, .inputs = inputs, .inputs_count = 4});
     if (grads_wanted(grads, inputs[0])) {
         grads_add(grads, inputs[0], node_add2(graph, OP_SPARSE, dhistory, inputs[1]));
     }
@@ -334,8 +338,8 @@ static const char *attention_pool_infer(const struct graph *graph, struct node *
     if (!shape_equal(node_at(graph, inputs[2])->shape, ids_shape(node_at(graph, inputs[1]), 1))) {
         return "a score for each occurrence is needed";
     }
-    node->shape = (struct graph_shape){.rows = GRAPH_BATCH,
-                                       .cols = node_at(graph, inputs[0])->shape.cols};
+    node->shape =
+        (struct graph_shape){.rows = GRAPH_BATCH, .cols = node_at(graph, inputs[0])->shape.cols};
     return NULL;
 }
 
@@ -353,9 +357,9 @@ static void attention_pool_grad(struct graph *graph, graph_id id, graph_id dy, s
     const graph_id ids = node_input(graph, id, 1);
     const graph_id scores = node_input(graph, id, 2);
     const graph_id inputs[] = {table, ids, node_extra(graph, id, 1), dy};
-    const graph_id dhistory =
-        node_add(graph, &(struct node_spec){.op = OP_ATTENTION_POOL_GRAD, .inputs = inputs,
-                                            .inputs_count = 4});
+    const graph_id dhistory = node_add(
+        graph,
+        &(struct node_spec){.op = OP_ATTENTION_POOL_GRAD, .inputs = inputs, .inputs_count = 4});
     if (grads_wanted(grads, table)) {
         grads_add(grads, table, node_add2(graph, OP_SPARSE, dhistory, ids));
     }
@@ -440,25 +444,47 @@ static void attention_pool_grad_run(const struct op_call *call)
     }
 }
 
-const struct op op_attention = {.name = "attention", .inputs_min = 9, .inputs_max = 9,
-                                .infer = attention_infer, .extra = attention_extra,
-                                .extras_alone = true, .grad = attention_grad, .run = attention_run,
-                                .scratch = attention_scratch, .flops = attention_flops};
-const struct op op_attention_grad = {.name = "attention_grad", .inputs_min = 11, .inputs_max = 11,
-                                     .infer = attention_grad_infer, .extra = attention_grad_extra,
-                                     .run = attention_grad_run, .scratch = attention_grad_scratch,
+const struct op op_attention = {.name = "attention",
+                                .inputs_min = 9,
+                                .inputs_max = 9,
+                                .infer = attention_infer,
+                                .extra = attention_extra,
+                                .extras_alone = true,
+                                .grad = attention_grad,
+                                .run = attention_run,
+                                .scratch = attention_scratch,
+                                .flops = attention_flops};
+const struct op op_attention_grad = {.name = "attention_grad",
+                                     .inputs_min = 11,
+                                     .inputs_max = 11,
+                                     .infer = attention_grad_infer,
+                                     .extra = attention_grad_extra,
+                                     .run = attention_grad_run,
+                                     .scratch = attention_grad_scratch,
                                      .flops = attention_grad_flops};
-const struct op op_attention_input = {.name = "attention_input", .inputs_min = 3, .inputs_max = 3,
-                                      .infer = attention_input_infer, .grad = attention_input_grad,
+const struct op op_attention_input = {.name = "attention_input",
+                                      .inputs_min = 3,
+                                      .inputs_max = 3,
+                                      .infer = attention_input_infer,
+                                      .grad = attention_input_grad,
                                       .run = attention_input_run};
-const struct op op_attention_input_grad = {.name = "attention_input_grad", .inputs_min = 4,
-                                           .inputs_max = 4, .infer = attention_input_grad_infer,
+const struct op op_attention_input_grad = {.name = "attention_input_grad",
+                                           .inputs_min = 4,
+                                           .inputs_max = 4,
+                                           .infer = attention_input_grad_infer,
                                            .extra = attention_input_grad_extra,
-                                           .run = attention_input_grad_run, .scratch = row_scratch};
-const struct op op_attention_pool = {.name = "attention_pool", .inputs_min = 3, .inputs_max = 3,
-                                     .infer = attention_pool_infer, .extra = attention_pool_extra,
-                                     .grad = attention_pool_grad, .run = attention_pool_run};
-const struct op op_attention_pool_grad = {.name = "attention_pool_grad", .inputs_min = 4,
-                                          .inputs_max = 4, .infer = attention_pool_grad_infer,
+                                           .run = attention_input_grad_run,
+                                           .scratch = row_scratch};
+const struct op op_attention_pool = {.name = "attention_pool",
+                                     .inputs_min = 3,
+                                     .inputs_max = 3,
+                                     .infer = attention_pool_infer,
+                                     .extra = attention_pool_extra,
+                                     .grad = attention_pool_grad,
+                                     .run = attention_pool_run};
+const struct op op_attention_pool_grad = {.name = "attention_pool_grad",
+                                          .inputs_min = 4,
+                                          .inputs_max = 4,
+                                          .infer = attention_pool_grad_infer,
                                           .extra = attention_pool_extra,
                                           .run = attention_pool_grad_run};

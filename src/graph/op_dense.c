@@ -41,8 +41,10 @@ static void dense_grad(struct graph *graph, graph_id id, graph_id dy, struct gra
     graph_id dz = dy;
     if (node.attrs[0] != GRAPH_LINEAR) {
         const graph_id inputs[] = {dy, id};
-        dz = node_add(graph, &(struct node_spec){.op = OP_ACT_GRAD, .inputs = inputs,
-                                                 .inputs_count = 2, .attrs = {node.attrs[0]}});
+        dz = node_add(graph, &(struct node_spec){.op = OP_ACT_GRAD,
+                                                 .inputs = inputs,
+                                                 .inputs_count = 2,
+                                                 .attrs = {node.attrs[0]}});
     }
     if (grads_wanted(grads, x)) grads_add(grads, x, node_add2(graph, OP_MATMUL_NT, dz, weight));
     if (grads_wanted(grads, weight)) {
@@ -94,16 +96,14 @@ static void dense_part(const struct op_call *call, uint32_t part)
 
 static bool weight_is_large(const struct graph *graph, const struct node *node)
 {
-    const struct graph_shape weight =
-        node_at(graph, graph->inputs[node->inputs_first + 1])->shape;
+    const struct graph_shape weight = node_at(graph, graph->inputs[node->inputs_first + 1])->shape;
     return (uint64_t)weight.of * weight.cols > DENSE_ROWS_WEIGHT_MAX;
 }
 
 static double weight_flops(const struct graph *graph, const struct node *node,
                            const struct flops_at *at)
 {
-    const struct graph_shape weight =
-        node_at(graph, graph->inputs[node->inputs_first + 1])->shape;
+    const struct graph_shape weight = node_at(graph, graph->inputs[node->inputs_first + 1])->shape;
     return 2.0 * weight.of * weight.cols * shape_rows_at(node->shape, at);
 }
 
@@ -221,7 +221,8 @@ static void act_grad(struct graph *graph, graph_id id, graph_id dy, struct grads
 {
     const graph_id inputs[] = {dy, id};
     grads_add(grads, node_input(graph, id, 0),
-              node_add(graph, &(struct node_spec){.op = OP_ACT_GRAD, .inputs = inputs,
+              node_add(graph, &(struct node_spec){.op = OP_ACT_GRAD,
+                                                  .inputs = inputs,
                                                   .inputs_count = 2,
                                                   .attrs = {node_at(graph, id)->attrs[0]}}));
 }
@@ -242,7 +243,7 @@ static const char *act_grad_infer(const struct graph *graph, struct node *node,
     node->shape = node_at(graph, inputs[0])->shape;
     if (node->shape.cols == 0) return "ids are not a matrix";
     return shape_equal(node->shape, node_at(graph, inputs[1])->shape) ? NULL
-                                                                     : "shapes must be the same";
+                                                                      : "shapes must be the same";
 }
 
 static void act_grad_run(const struct op_call *call)
@@ -268,22 +269,50 @@ static double col_sums_flops(const struct graph *graph, const struct node *node,
     return node->shape.cols * shape_rows_at(x, at);
 }
 
-const struct op op_dense = {.name = "dense", .inputs_min = 2, .inputs_max = 3,
-                            .infer = dense_infer, .grad = dense_grad, .run = dense_run,
-                            .parts = dense_parts, .part = dense_part, .tiled = weight_is_large,
+const struct op op_dense = {.name = "dense",
+                            .inputs_min = 2,
+                            .inputs_max = 3,
+                            .infer = dense_infer,
+                            .grad = dense_grad,
+                            .run = dense_run,
+                            .parts = dense_parts,
+                            .part = dense_part,
+                            .tiled = weight_is_large,
                             .flops = weight_flops};
-const struct op op_matmul_nt = {.name = "matmul_nt", .inputs_min = 2, .inputs_max = 2,
-                                .infer = matmul_nt_infer, .run = matmul_nt_run,
-                                .parts = matmul_nt_parts, .part = matmul_nt_part,
-                                .tiled = weight_is_large, .flops = weight_flops};
-const struct op op_matmul_tn = {.name = "matmul_tn", .inputs_min = 2, .inputs_max = 2,
-                                .infer = matmul_tn_infer, .run = matmul_tn_run,
-                                .grain = matmul_tn_grain, .whole = true,
+const struct op op_matmul_nt = {.name = "matmul_nt",
+                                .inputs_min = 2,
+                                .inputs_max = 2,
+                                .infer = matmul_nt_infer,
+                                .run = matmul_nt_run,
+                                .parts = matmul_nt_parts,
+                                .part = matmul_nt_part,
+                                .tiled = weight_is_large,
+                                .flops = weight_flops};
+const struct op op_matmul_tn = {.name = "matmul_tn",
+                                .inputs_min = 2,
+                                .inputs_max = 2,
+                                .infer = matmul_tn_infer,
+                                .run = matmul_tn_run,
+                                .grain = matmul_tn_grain,
+                                .whole = true,
                                 .flops = matmul_tn_flops};
-const struct op op_col_sums = {.name = "col_sums", .inputs_min = 1, .inputs_max = 1,
-                               .infer = col_sums_infer, .run = col_sums_run, .whole = true,
+const struct op op_col_sums = {.name = "col_sums",
+                               .inputs_min = 1,
+                               .inputs_max = 1,
+                               .infer = col_sums_infer,
+                               .run = col_sums_run,
+                               .whole = true,
                                .flops = col_sums_flops};
-const struct op op_act = {.name = "act", .inputs_min = 1, .inputs_max = 1, .infer = act_infer,
-                          .grad = act_grad, .run = act_run, .in_place = true};
-const struct op op_act_grad = {.name = "act_grad", .inputs_min = 2, .inputs_max = 2,
-                               .infer = act_grad_infer, .run = act_grad_run, .in_place = true};
+const struct op op_act = {.name = "act",
+                          .inputs_min = 1,
+                          .inputs_max = 1,
+                          .infer = act_infer,
+                          .grad = act_grad,
+                          .run = act_run,
+                          .in_place = true};
+const struct op op_act_grad = {.name = "act_grad",
+                               .inputs_min = 2,
+                               .inputs_max = 2,
+                               .infer = act_grad_infer,
+                               .run = act_grad_run,
+                               .in_place = true};

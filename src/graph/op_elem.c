@@ -16,7 +16,8 @@ static enum spread spread_of(struct graph_shape a, struct graph_shape b)
     return SPREAD_IMPOSSIBLE;
 }
 
-static const char *binary_infer(const struct graph *graph, struct node *node, const graph_id *inputs)
+static const char *binary_infer(const struct graph *graph, struct node *node,
+                                const graph_id *inputs)
 {
     const struct graph_shape a = node_at(graph, inputs[0])->shape;
     const struct graph_shape b = node_at(graph, inputs[1])->shape;
@@ -227,7 +228,9 @@ static void slice_grad(struct graph *graph, graph_id id, graph_id dy, struct gra
     const graph_id x = node_input(graph, id, 0);
     const uint32_t cols = node_at(graph, x)->shape.cols;
     grads_add(grads, x,
-              node_add(graph, &(struct node_spec){.op = OP_PAD, .inputs = &dy, .inputs_count = 1,
+              node_add(graph, &(struct node_spec){.op = OP_PAD,
+                                                  .inputs = &dy,
+                                                  .inputs_count = 1,
                                                   .attrs = {node_at(graph, id)->attrs[0], cols}}));
 }
 
@@ -268,8 +271,8 @@ static const char *dropout_infer(const struct graph *graph, struct node *node,
     return node->shape.cols == 0 ? "ids are not a matrix" : NULL;
 }
 
-static const char *dropout_extra(const struct graph *graph, const struct node *node, uint32_t number,
-                                 struct graph_shape *shape_out)
+static const char *dropout_extra(const struct graph *graph, const struct node *node,
+                                 uint32_t number, struct graph_shape *shape_out)
 {
     (void)graph;
     if (number != 1) return "no such output";
@@ -281,7 +284,8 @@ static void dropout_grad(struct graph *graph, graph_id id, graph_id dy, struct g
 {
     const graph_id inputs[] = {dy, node_extra(graph, id, 1)};
     grads_add(grads, node_input(graph, id, 0),
-              node_add(graph, &(struct node_spec){.op = OP_DROPOUT_GRAD, .inputs = inputs,
+              node_add(graph, &(struct node_spec){.op = OP_DROPOUT_GRAD,
+                                                  .inputs = inputs,
                                                   .inputs_count = 2,
                                                   .number = node_at(graph, id)->number}));
 }
@@ -341,8 +345,10 @@ static void sum_grad(struct graph *graph, graph_id id, graph_id dy, struct grads
 {
     const graph_id x = node_input(graph, id, 0);
     const uint32_t cols = node_at(graph, x)->shape.cols;
-    grads_add(grads, x, node_add(graph, &(struct node_spec){.op = OP_SPREAD, .inputs = &dy,
-                                                            .inputs_count = 1, .attrs = {cols}}));
+    grads_add(
+        grads, x,
+        node_add(graph, &(struct node_spec){
+                            .op = OP_SPREAD, .inputs = &dy, .inputs_count = 1, .attrs = {cols}}));
 }
 
 static void sum_run(const struct op_call *call)
@@ -403,7 +409,7 @@ static const char *softmax_grad_infer(const struct graph *graph, struct node *no
     node->shape = node_at(graph, inputs[0])->shape;
     if (node->shape.cols == 0) return "ids are not a matrix";
     return shape_equal(node->shape, node_at(graph, inputs[1])->shape) ? NULL
-                                                                     : "shapes must be the same";
+                                                                      : "shapes must be the same";
 }
 
 static void softmax_grad_run(const struct op_call *call)
@@ -419,34 +425,81 @@ static void softmax_grad_run(const struct op_call *call)
     }
 }
 
-const struct op op_add = {.name = "add", .inputs_min = 2, .inputs_max = 2, .infer = binary_infer,
-                          .grad = add_grad, .run = binary_run, .in_place = true};
-const struct op op_sub = {.name = "sub", .inputs_min = 2, .inputs_max = 2, .infer = binary_infer,
-                          .grad = sub_grad, .run = binary_run, .in_place = true};
-const struct op op_mul = {.name = "mul", .inputs_min = 2, .inputs_max = 2, .infer = binary_infer,
-                          .grad = mul_grad, .run = binary_run, .in_place = true};
-const struct op op_add_n = {.name = "add_n", .inputs_min = 1, .inputs_max = GRAPH_INPUTS_MAX,
-                            .infer = add_n_infer, .grad = add_n_grad, .run = add_n_run,
+const struct op op_add = {.name = "add",
+                          .inputs_min = 2,
+                          .inputs_max = 2,
+                          .infer = binary_infer,
+                          .grad = add_grad,
+                          .run = binary_run,
+                          .in_place = true};
+const struct op op_sub = {.name = "sub",
+                          .inputs_min = 2,
+                          .inputs_max = 2,
+                          .infer = binary_infer,
+                          .grad = sub_grad,
+                          .run = binary_run,
+                          .in_place = true};
+const struct op op_mul = {.name = "mul",
+                          .inputs_min = 2,
+                          .inputs_max = 2,
+                          .infer = binary_infer,
+                          .grad = mul_grad,
+                          .run = binary_run,
+                          .in_place = true};
+const struct op op_add_n = {.name = "add_n",
+                            .inputs_min = 1,
+                            .inputs_max = GRAPH_INPUTS_MAX,
+                            .infer = add_n_infer,
+                            .grad = add_n_grad,
+                            .run = add_n_run,
                             .in_place = true};
-const struct op op_scale = {.name = "scale", .inputs_min = 1, .inputs_max = 1, .infer = same_infer,
-                            .grad = scale_grad, .run = scale_run, .in_place = true};
-const struct op op_concat = {.name = "concat", .inputs_min = 1, .inputs_max = GRAPH_INPUTS_MAX,
-                             .infer = concat_infer, .grad = concat_grad, .run = concat_run};
-const struct op op_slice = {.name = "slice", .inputs_min = 1, .inputs_max = 1,
-                            .infer = slice_infer, .grad = slice_grad};
-const struct op op_pad = {.name = "pad", .inputs_min = 1, .inputs_max = 1, .infer = pad_infer,
-                          .run = pad_run};
-const struct op op_dropout = {.name = "dropout", .inputs_min = 1, .inputs_max = 1,
-                              .infer = dropout_infer, .extra = dropout_extra,
-                              .grad = dropout_grad, .run = dropout_run, .in_place = true};
-const struct op op_dropout_grad = {.name = "dropout_grad", .inputs_min = 2, .inputs_max = 2,
-                                   .infer = dropout_grad_infer, .run = dropout_grad_run,
+const struct op op_scale = {.name = "scale",
+                            .inputs_min = 1,
+                            .inputs_max = 1,
+                            .infer = same_infer,
+                            .grad = scale_grad,
+                            .run = scale_run,
+                            .in_place = true};
+const struct op op_concat = {.name = "concat",
+                             .inputs_min = 1,
+                             .inputs_max = GRAPH_INPUTS_MAX,
+                             .infer = concat_infer,
+                             .grad = concat_grad,
+                             .run = concat_run};
+const struct op op_slice = {
+    .name = "slice", .inputs_min = 1, .inputs_max = 1, .infer = slice_infer, .grad = slice_grad};
+const struct op op_pad = {
+    .name = "pad", .inputs_min = 1, .inputs_max = 1, .infer = pad_infer, .run = pad_run};
+const struct op op_dropout = {.name = "dropout",
+                              .inputs_min = 1,
+                              .inputs_max = 1,
+                              .infer = dropout_infer,
+                              .extra = dropout_extra,
+                              .grad = dropout_grad,
+                              .run = dropout_run,
+                              .in_place = true};
+const struct op op_dropout_grad = {.name = "dropout_grad",
+                                   .inputs_min = 2,
+                                   .inputs_max = 2,
+                                   .infer = dropout_grad_infer,
+                                   .run = dropout_grad_run,
                                    .in_place = true};
-const struct op op_sum = {.name = "sum", .inputs_min = 1, .inputs_max = 1, .infer = sum_infer,
-                          .grad = sum_grad, .run = sum_run};
-const struct op op_spread = {.name = "spread", .inputs_min = 1, .inputs_max = 1,
-                             .infer = spread_infer, .run = spread_run};
-const struct op op_softmax = {.name = "softmax", .inputs_min = 1, .inputs_max = 1,
-                              .infer = same_infer, .grad = softmax_grad, .run = softmax_run};
-const struct op op_softmax_grad = {.name = "softmax_grad", .inputs_min = 2, .inputs_max = 2,
-                                   .infer = softmax_grad_infer, .run = softmax_grad_run};
+const struct op op_sum = {.name = "sum",
+                          .inputs_min = 1,
+                          .inputs_max = 1,
+                          .infer = sum_infer,
+                          .grad = sum_grad,
+                          .run = sum_run};
+const struct op op_spread = {
+    .name = "spread", .inputs_min = 1, .inputs_max = 1, .infer = spread_infer, .run = spread_run};
+const struct op op_softmax = {.name = "softmax",
+                              .inputs_min = 1,
+                              .inputs_max = 1,
+                              .infer = same_infer,
+                              .grad = softmax_grad,
+                              .run = softmax_run};
+const struct op op_softmax_grad = {.name = "softmax_grad",
+                                   .inputs_min = 2,
+                                   .inputs_max = 2,
+                                   .infer = softmax_grad_infer,
+                                   .run = softmax_grad_run};

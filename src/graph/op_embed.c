@@ -22,7 +22,8 @@ static const char *lookup_fault(const struct graph *graph, graph_id table, graph
 }
 
 /* inputs: table, ids. */
-static const char *gather_infer(const struct graph *graph, struct node *node, const graph_id *inputs)
+static const char *gather_infer(const struct graph *graph, struct node *node,
+                                const graph_id *inputs)
 {
     const char *fault = lookup_fault(graph, inputs[0], inputs[1]);
     if (fault != NULL) return fault;
@@ -58,8 +59,8 @@ static const char *pool_infer(const struct graph *graph, struct node *node, cons
     if (fault != NULL) return fault;
     if (node->attrs[0] >= GRAPH_COMBINE_COUNT) return "unknown way to combine";
     if (node_at(graph, inputs[1])->attrs[2] != 0) return "rows have one id each: gather them";
-    node->shape = (struct graph_shape){.rows = GRAPH_BATCH,
-                                       .cols = node_at(graph, inputs[0])->shape.cols};
+    node->shape =
+        (struct graph_shape){.rows = GRAPH_BATCH, .cols = node_at(graph, inputs[0])->shape.cols};
     return NULL;
 }
 
@@ -67,9 +68,11 @@ static void pool_grad(struct graph *graph, graph_id id, graph_id dy, struct grad
 {
     const graph_id ids = node_input(graph, id, 1);
     const graph_id inputs[] = {dy, ids};
-    const graph_id each = node_add(
-        graph, &(struct node_spec){.op = OP_POOL_GRAD, .inputs = inputs, .inputs_count = 2,
-                                   .attrs = {node_at(graph, id)->attrs[0]}});
+    const graph_id each =
+        node_add(graph, &(struct node_spec){.op = OP_POOL_GRAD,
+                                            .inputs = inputs,
+                                            .inputs_count = 2,
+                                            .attrs = {node_at(graph, id)->attrs[0]}});
     grads_add(grads, node_input(graph, id, 0), node_add2(graph, OP_SPARSE, each, ids));
 }
 
@@ -104,7 +107,8 @@ static void pool_grad_run(const struct op_call *call)
 }
 
 /* inputs: gradient of each occurrence, ids. A description, never computed. */
-static const char *sparse_infer(const struct graph *graph, struct node *node, const graph_id *inputs)
+static const char *sparse_infer(const struct graph *graph, struct node *node,
+                                const graph_id *inputs)
 {
     const struct node *ids = node_at(graph, inputs[1]);
     if (ids->op != OP_IDS) return "the second must be ids";
@@ -197,8 +201,8 @@ static void sparse_sum_part(const struct op_call *call, uint32_t part)
         const struct view *grad = &call->views[node_input(call->graph, sparse, 0)];
         const struct batch_ids *ids =
             &call->feed->batch->ids[sparse_ids(call->graph, sparse)->attrs[0]];
-        sources[i] = (struct kern_occ_source){.grad = grad->data, .ld = grad->stride,
-                                              .occ_base = ids->occ_base, .count = ids->count};
+        sources[i] = (struct kern_occ_source){
+            .grad = grad->data, .ld = grad->stride, .occ_base = ids->occ_base, .count = ids->count};
     }
     sources_sort(sources, call->node->inputs_count);
     if (first == last) return;
@@ -241,16 +245,33 @@ static double sparse_sum_flops(const struct graph *graph, const struct node *nod
     return rows * node->shape.cols;
 }
 
-const struct op op_gather = {.name = "gather", .inputs_min = 2, .inputs_max = 2,
-                             .infer = gather_infer, .grad = gather_grad, .run = gather_run};
-const struct op op_pool = {.name = "pool", .inputs_min = 2, .inputs_max = 2, .infer = pool_infer,
-                           .grad = pool_grad, .run = pool_run, .flops = pool_flops};
-const struct op op_pool_grad = {.name = "pool_grad", .inputs_min = 2, .inputs_max = 2,
-                                .infer = pool_grad_infer, .run = pool_grad_run};
-const struct op op_sparse = {.name = "sparse", .inputs_min = 2, .inputs_max = 2,
-                             .infer = sparse_infer};
-const struct op op_sparse_sum = {.name = "sparse_sum", .inputs_min = 1,
-                                 .inputs_max = GRAPH_INPUTS_MAX, .infer = sparse_sum_infer,
-                                 .run = sparse_sum_run, .whole = true, .parts = sparse_sum_parts,
-                                 .part = sparse_sum_part, .scratch = sparse_sum_scratch,
+const struct op op_gather = {.name = "gather",
+                             .inputs_min = 2,
+                             .inputs_max = 2,
+                             .infer = gather_infer,
+                             .grad = gather_grad,
+                             .run = gather_run};
+const struct op op_pool = {.name = "pool",
+                           .inputs_min = 2,
+                           .inputs_max = 2,
+                           .infer = pool_infer,
+                           .grad = pool_grad,
+                           .run = pool_run,
+                           .flops = pool_flops};
+const struct op op_pool_grad = {.name = "pool_grad",
+                                .inputs_min = 2,
+                                .inputs_max = 2,
+                                .infer = pool_grad_infer,
+                                .run = pool_grad_run};
+const struct op op_sparse = {
+    .name = "sparse", .inputs_min = 2, .inputs_max = 2, .infer = sparse_infer};
+const struct op op_sparse_sum = {.name = "sparse_sum",
+                                 .inputs_min = 1,
+                                 .inputs_max = GRAPH_INPUTS_MAX,
+                                 .infer = sparse_sum_infer,
+                                 .run = sparse_sum_run,
+                                 .whole = true,
+                                 .parts = sparse_sum_parts,
+                                 .part = sparse_sum_part,
+                                 .scratch = sparse_sum_scratch,
                                  .flops = sparse_sum_flops};

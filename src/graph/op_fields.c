@@ -42,7 +42,9 @@ static void add_grad_node(struct graph *graph, graph_id id, graph_id dy, enum op
     const graph_id x = node_input(graph, id, 0);
     const graph_id inputs[] = {x, dy};
     grads_add(grads, x,
-              node_add(graph, &(struct node_spec){.op = op, .inputs = inputs, .inputs_count = 2,
+              node_add(graph, &(struct node_spec){.op = op,
+                                                  .inputs = inputs,
+                                                  .inputs_count = 2,
                                                   .attrs = {node_at(graph, id)->attrs[0]}}));
 }
 
@@ -90,8 +92,10 @@ struct fields {
 static struct fields fields_of(const struct op_call *call)
 {
     const size_t dim = call->node->attrs[0];
-    return (struct fields){.x = call_input(call, 0), .rows = call->last - call->first,
-                           .count = call_node(call, 0)->shape.cols / dim, .dim = dim};
+    return (struct fields){.x = call_input(call, 0),
+                           .rows = call->last - call->first,
+                           .count = call_node(call, 0)->shape.cols / dim,
+                           .dim = dim};
 }
 
 static void fm_run(const struct op_call *call)
@@ -137,12 +141,29 @@ static double dots_flops(const struct graph *graph, const struct node *node,
     return cols * cols / node->attrs[0] * at->rows;
 }
 
-const struct op op_fm = {.name = "fm", .inputs_min = 1, .inputs_max = 1, .infer = fm_infer,
-                         .grad = fm_grad, .run = fm_run, .flops = fm_flops};
-const struct op op_fm_grad = {.name = "fm_grad", .inputs_min = 2, .inputs_max = 2,
-                              .infer = fm_grad_infer, .run = fm_grad_run, .flops = fm_flops};
-const struct op op_dots = {.name = "dots", .inputs_min = 1, .inputs_max = 1, .infer = dots_infer,
-                           .grad = dots_grad, .run = dots_run, .flops = dots_flops};
-const struct op op_dots_grad = {.name = "dots_grad", .inputs_min = 2, .inputs_max = 2,
-                                .infer = dots_grad_infer, .run = dots_grad_run,
+const struct op op_fm = {.name = "fm",
+                         .inputs_min = 1,
+                         .inputs_max = 1,
+                         .infer = fm_infer,
+                         .grad = fm_grad,
+                         .run = fm_run,
+                         .flops = fm_flops};
+const struct op op_fm_grad = {.name = "fm_grad",
+                              .inputs_min = 2,
+                              .inputs_max = 2,
+                              .infer = fm_grad_infer,
+                              .run = fm_grad_run,
+                              .flops = fm_flops};
+const struct op op_dots = {.name = "dots",
+                           .inputs_min = 1,
+                           .inputs_max = 1,
+                           .infer = dots_infer,
+                           .grad = dots_grad,
+                           .run = dots_run,
+                           .flops = dots_flops};
+const struct op op_dots_grad = {.name = "dots_grad",
+                                .inputs_min = 2,
+                                .inputs_max = 2,
+                                .infer = dots_grad_infer,
+                                .run = dots_grad_run,
                                 .flops = dots_flops};

@@ -110,5 +110,5 @@ const struct op op_weight = {.name = "weight", .infer = column_infer};
 const struct op op_receive = {.name = "receive", .infer = receive_infer};
 const struct op op_constant = {.name = "constant", .infer = constant_infer, .run = constant_run};
 const struct op op_send = {.name = "send", .inputs_min = 1, .inputs_max = 1, .infer = send_infer};
-const struct op op_output = {.name = "output", .inputs_min = 1, .inputs_max = 1,
-                             .infer = output_infer};
+const struct op op_output = {
+    .name = "output", .inputs_min = 1, .inputs_max = 1, .infer = output_infer};

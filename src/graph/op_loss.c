@@ -79,10 +79,9 @@ static void loss_run(const struct op_call *call)
     struct column d_dense;
     double sum;
     if (kind == LOSS_SOFTMAX) {
-        sum = call->kern->loss_softmax(rows, call_node(call, 0)->shape.cols, view_row(x, first),
-                                       x->stride, label, weight, scale, NULL, 0,
-                                       dx == NULL ? NULL : view_row(dx, first),
-                                       dx == NULL ? 0 : dx->stride);
+        sum = call->kern->loss_softmax(
+            rows, call_node(call, 0)->shape.cols, view_row(x, first), x->stride, label, weight,
+            scale, NULL, 0, dx == NULL ? NULL : view_row(dx, first), dx == NULL ? 0 : dx->stride);
     } else {
         const float *logit = column_of(x, first, rows, &dense);
         const bool direct = dx != NULL && dx->stride == 1;
@@ -138,9 +137,8 @@ static void l2_grad(struct graph *graph, graph_id id, graph_id dy, struct grads 
     const graph_id x = node_input(graph, id, 0);
     const struct node *up = node_at(graph, dy);
     const float factor = node_at(graph, id)->number;
-    const graph_id dx = up->op == OP_CONSTANT
-                            ? graph_scale(graph, x, factor * up->number)
-                            : graph_mul(graph, graph_scale(graph, x, factor), dy);
+    const graph_id dx = up->op == OP_CONSTANT ? graph_scale(graph, x, factor * up->number)
+                                              : graph_mul(graph, graph_scale(graph, x, factor), dy);
     grads_add(grads, x, dx);
 }
 
@@ -165,8 +163,8 @@ static const char *sum_chunks_infer(const struct graph *graph, struct node *node
     if ((uint64_t)node->attrs[0] + (uint64_t)node->attrs[1] * node->attrs[2] > x.cols) {
         return "the columns are outside";
     }
-    node->shape = (struct graph_shape){.rows = GRAPH_FIXED, .of = node->attrs[1],
-                                       .cols = node->attrs[2]};
+    node->shape =
+        (struct graph_shape){.rows = GRAPH_FIXED, .of = node->attrs[1], .cols = node->attrs[2]};
     return NULL;
 }
 
@@ -176,7 +174,8 @@ static void sum_chunks_run(const struct op_call *call)
     const size_t cols = call->node->shape.cols;
     const float *src = x->data + call->node->attrs[0] + call->first * cols;
     if (call->stride == cols) {
-        call->kern->sum_parts(x->rows, (call->last - call->first) * cols, src, x->stride, call->out);
+        call->kern->sum_parts(x->rows, (call->last - call->first) * cols, src, x->stride,
+                              call->out);
         return;
     }
     for (uint32_t row = 0; row < call->last - call->first; row++) {
@@ -185,12 +184,30 @@ static void sum_chunks_run(const struct op_call *call)
     }
 }
 
-const struct op op_loss = {.name = "loss", .inputs_min = 2, .inputs_max = 3, .infer = loss_infer,
-                           .extra = loss_extra, .grad = loss_grad, .run = loss_run};
-const struct op op_loss_sum = {.name = "loss_sum", .inputs_min = 1, .inputs_max = 1,
-                               .infer = loss_sum_infer, .grad = loss_sum_grad,
-                               .run = loss_sum_run, .whole = true};
-const struct op op_l2 = {.name = "l2", .inputs_min = 1, .inputs_max = 1, .infer = l2_infer,
-                         .grad = l2_grad, .run = l2_run, .whole = true};
-const struct op op_sum_chunks = {.name = "sum_chunks", .inputs_min = 1, .inputs_max = 1,
-                                 .infer = sum_chunks_infer, .run = sum_chunks_run, .whole = true};
+const struct op op_loss = {.name = "loss",
+                           .inputs_min = 2,
+                           .inputs_max = 3,
+                           .infer = loss_infer,
+                           .extra = loss_extra,
+                           .grad = loss_grad,
+                           .run = loss_run};
+const struct op op_loss_sum = {.name = "loss_sum",
+                               .inputs_min = 1,
+                               .inputs_max = 1,
+                               .infer = loss_sum_infer,
+                               .grad = loss_sum_grad,
+                               .run = loss_sum_run,
+                               .whole = true};
+const struct op op_l2 = {.name = "l2",
+                         .inputs_min = 1,
+                         .inputs_max = 1,
+                         .infer = l2_infer,
+                         .grad = l2_grad,
+                         .run = l2_run,
+                         .whole = true};
+const struct op op_sum_chunks = {.name = "sum_chunks",
+                                 .inputs_min = 1,
+                                 .inputs_max = 1,
+                                 .infer = sum_chunks_infer,
+                                 .run = sum_chunks_run,
+                                 .whole = true};

@@ -94,7 +94,8 @@ static void load_init(struct job *job)
     for (int i = 0; i < VARIABLES_MAX && !job->adam; i++) {
         struct variable *both[] = {&job->params[i], &job->tables[i]};
         for (int k = 0; k < 2; k++) {
-            for (uint64_t e = 0; e < both[k]->rows * both[k]->cols; e++) both[k]->slots[0][e] = 0.1f;
+            for (uint64_t e = 0; e < both[k]->rows * both[k]->cols; e++)
+                both[k]->slots[0][e] = 0.1f;
         }
     }
     safetensors_close(file);
@@ -187,8 +188,10 @@ static struct exec_feed feed_of(struct job *job, const struct batch *batch, uint
 {
     static const float *params[VARIABLES_MAX];
     for (int i = 0; i < VARIABLES_MAX; i++) params[i] = job->params[i].value;
-    return (struct exec_feed){.batch = batch, .params = params,
-                              .tables = (const float *const *)job->rows, .grads = job->grads,
+    return (struct exec_feed){.batch = batch,
+                              .params = params,
+                              .tables = (const float *const *)job->rows,
+                              .grads = job->grads,
                               .step = step};
 }
 
@@ -214,9 +217,9 @@ static void train(struct job *job)
     const char *path = file_of(job, "steps.jsonl");
     FILE *steps = fopen(path, "r");
     CHECK(steps != NULL);
-    CHECK_OK(exec_create(&(struct exec_opts){.graph = job->model->graph, .batch_max = 32,
-                                             .train = true},
-                         &exec, &err));
+    CHECK_OK(
+        exec_create(&(struct exec_opts){.graph = job->model->graph, .batch_max = 32, .train = true},
+                    &exec, &err));
     for (uint32_t step = 1; step <= job->steps; step++) {
         const struct batch *batch = NULL;
         CHECK_OK(data_next(job->input, NULL, &batch, NULL, &err));
@@ -250,8 +253,10 @@ static void check_predictions(struct job *job)
     const json_t *wants = json_object_get(eval, "predictions");
     const graph_id probability = job->model->probability;
     CHECK_OK(data_rewind(job->input, &err));
-    CHECK_OK(exec_create(&(struct exec_opts){.graph = job->model->graph, .batch_max = 32,
-                                             .fetches = &probability, .fetches_count = 1},
+    CHECK_OK(exec_create(&(struct exec_opts){.graph = job->model->graph,
+                                             .batch_max = 32,
+                                             .fetches = &probability,
+                                             .fetches_count = 1},
                          &exec, &err));
     const struct batch *batch = NULL;
     size_t seen = 0;
@@ -278,8 +283,8 @@ static void job_init(struct job *job)
     CHECK_OK(config_parse("golden.yaml", job->yaml, &job->config, &err));
     const struct config_node *root = config_root(job->config);
     CHECK_OK(data_spec_create(config_get(root, "features"), NULL, &job->spec, &err));
-    CHECK_OK(model_create(config_get(root, "model"), data_spec_schema(job->spec), &job->model,
-                          &err));
+    CHECK_OK(
+        model_create(config_get(root, "model"), data_spec_schema(job->spec), &job->model, &err));
     struct data_opts opts = {.spec = job->spec};
     opts.settings = (struct data_settings){.batch_size = 32, .epochs = 1, .errors_max = 0.01};
     char glob[1024];

@@ -53,8 +53,9 @@ static bool takes_classes(const struct type *type)
 static int read_type(const struct config_node *node, uint32_t *type_out, struct err *err)
 {
     if (node == NULL || config_kind(node) != CONFIG_MAP || config_get(node, "type") == NULL) {
-        return config_error(node, err, "model: a `type` is needed: din, mlp, softmax, linear, fm, "
-                                       "wide_deep, deepfm or dlrm");
+        return config_error(node, err,
+                            "model: a `type` is needed: din, mlp, softmax, linear, fm, "
+                            "wide_deep, deepfm or dlrm");
     }
     return config_read_choice(node, "type", type_names, TYPES_COUNT, type_out, err);
 }

@@ -16,8 +16,8 @@
 #include "graph/graph.h"
 
 enum model_task {
-    MODEL_BINARY,     /* label 0 or 1; sigmoid cross-entropy; probability: batch x 1 */
-    MODEL_CLASSES,    /* label 0 .. classes-1; softmax cross-entropy; probability: batch x classes */
+    MODEL_BINARY,  /* label 0 or 1; sigmoid cross-entropy; probability: batch x 1 */
+    MODEL_CLASSES, /* label 0 .. classes-1; softmax cross-entropy; probability: batch x classes */
     MODEL_REGRESSION, /* squared loss; probability: the prediction itself */
 };
 

@@ -71,8 +71,9 @@ static int keep_listed(const struct config_node *list, struct feature *features,
                 names[names_count++] = features[f].name;
             }
             const char *near = str_nearest(name, names, names_count);
-            return config_error(item, err, "there is no feature \"%s\"%s%s%s, or it is listed twice",
-                                name, near == NULL ? "" : "; did you mean \"", near == NULL ? "" : near,
+            return config_error(item, err,
+                                "there is no feature \"%s\"%s%s%s, or it is listed twice", name,
+                                near == NULL ? "" : "; did you mean \"", near == NULL ? "" : near,
                                 near == NULL ? "" : "\"");
         }
         const struct feature found = features[at];
@@ -110,8 +111,7 @@ int build_widths(const struct build *build, const char *key, struct widths *widt
 {
     uint32_t *list = NULL;
     size_t count = 0;
-    const int rc =
-        config_read_u32_list(build->node, key, 1, MODEL_WIDTH_MAX, &list, &count, err);
+    const int rc = config_read_u32_list(build->node, key, 1, MODEL_WIDTH_MAX, &list, &count, err);
     if (rc != 0) return rc;
     if (config_get(build->node, key) == NULL) return 0;
     const bool fits = count <= MODEL_LAYERS_MAX;
@@ -143,8 +143,8 @@ graph_id build_table(struct build *build, uint32_t table, uint32_t dim, struct i
 {
     const struct data_table *of = &build->schema->tables[table];
     struct path name;
-    return named_table(build, build_path(&name, of->name, "embedding"), table, dim == 0 ? of->dim : dim,
-                       init);
+    return named_table(build, build_path(&name, of->name, "embedding"), table,
+                       dim == 0 ? of->dim : dim, init);
 }
 
 static graph_id lookup(struct build *build, uint32_t feature, graph_id table)
@@ -232,7 +232,8 @@ graph_id build_first_order(struct build *build, const struct feature *features, 
                                     graph_param(graph, name.text, width, 1, init_constant(0)));
         } else {
             const uint32_t table = schema->ids[index].table;
-            build_path(&name, build_path(&scope, "linear", schema->tables[table].name), "embedding");
+            build_path(&name, build_path(&scope, "linear", schema->tables[table].name),
+                       "embedding");
             terms[i] =
                 lookup(build, index, named_table(build, name.text, table, 1, init_constant(0)));
         }
@@ -259,10 +260,11 @@ int build_common_dim(struct build *build, const struct feature *features, uint32
             first = features[i].name;
         }
         if (own != dim) {
-            return config_error(build->node, err,
-                                "model %s: all embeddings must have one width, but %s has %u and %s "
-                                "has %u; give `dim:` to the model, or `embed:` to each",
-                                build->model->type, first, dim, features[i].name, own);
+            return config_error(
+                build->node, err,
+                "model %s: all embeddings must have one width, but %s has %u and %s "
+                "has %u; give `dim:` to the model, or `embed:` to each",
+                build->model->type, first, dim, features[i].name, own);
         }
     }
     if (dim == 0) {

@@ -113,8 +113,8 @@ static void attention_layers(struct build *build, const struct din *din, const c
                              uint32_t inputs, graph_id *layers)
 {
     struct path several;
-    const char *scope = din->histories_count == 1 ? "attention"
-                                                  : build_path(&several, "attention", history);
+    const char *scope =
+        din->histories_count == 1 ? "attention" : build_path(&several, "attention", history);
     for (uint32_t i = 0; i <= din->attention.count; i++) {
         const uint32_t width = i < din->attention.count ? din->attention.of[i] : 1;
         struct path layer;

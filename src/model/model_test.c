@@ -82,16 +82,16 @@ static void check_params(const struct graph *graph, const struct want *want, uin
 TEST(din_has_the_tensors_of_the_reference)
 {
     struct made made;
-    CHECK_OK(make("model: {type: din, attention: [16, 8], hidden: [64, 16], dropout: 0.3}\n"
-                  DIN_FEATURES, &made));
+    CHECK_OK(make(
+        "model: {type: din, attention: [16, 8], hidden: [64, 16], dropout: 0.3}\n" DIN_FEATURES,
+        &made));
     CHECK_PARAMS(made.model, {"user_id/embedding", 0, 16}, {"age/embedding", 0, 2},
                  {"gender/embedding", 0, 4}, {"item/embedding", 0, 16},
                  {"attention/0/weight", 64, 16}, {"attention/0/bias", 1, 16},
                  {"attention/1/weight", 16, 8}, {"attention/1/bias", 1, 8},
                  {"attention/2/weight", 8, 1}, {"attention/2/bias", 1, 1},
-                 {"hidden/0/weight", 54, 64}, {"hidden/0/bias", 1, 64},
-                 {"hidden/1/weight", 64, 16}, {"hidden/1/bias", 1, 16},
-                 {"output/weight", 16, 1}, {"output/bias", 1, 1});
+                 {"hidden/0/weight", 54, 64}, {"hidden/0/bias", 1, 64}, {"hidden/1/weight", 64, 16},
+                 {"hidden/1/bias", 1, 16}, {"output/weight", 16, 1}, {"output/bias", 1, 1});
     CHECK_INT(made.model->task, MODEL_BINARY);
     CHECK_INT(graph_shape_of(made.model->graph, made.model->probability).cols, 1);
     for (uint32_t i = 0; i < graph_tables_count(made.model->graph); i++) {
@@ -109,9 +109,8 @@ TEST(din_without_history_lacks_only_attention)
     struct made made;
     CHECK_OK(make("model: {type: din, history: false}\n" DIN_FEATURES, &made));
     CHECK_PARAMS(made.model, {"user_id/embedding", 0, 16}, {"age/embedding", 0, 2},
-                 {"gender/embedding", 0, 4}, {"item/embedding", 0, 16},
-                 {"hidden/0/weight", 38, 64}, {"hidden/0/bias", 1, 64},
-                 {"hidden/1/weight", 64, 16}, {"hidden/1/bias", 1, 16},
+                 {"gender/embedding", 0, 4}, {"item/embedding", 0, 16}, {"hidden/0/weight", 38, 64},
+                 {"hidden/0/bias", 1, 64}, {"hidden/1/weight", 64, 16}, {"hidden/1/bias", 1, 16},
                  {"output/weight", 16, 1}, {"output/bias", 1, 1});
     unmake(&made);
 }
@@ -146,8 +145,8 @@ TEST(mlp_has_the_tensors_of_the_reference)
                   "features: {label: {kind: label}, image: {kind: numeric, width: 784}}\n",
                   &made));
     CHECK_PARAMS(made.model, {"hidden/0/weight", 784, 64}, {"hidden/0/bias", 1, 64},
-                 {"hidden/1/weight", 64, 32}, {"hidden/1/bias", 1, 32},
-                 {"output/weight", 32, 10}, {"output/bias", 1, 10});
+                 {"hidden/1/weight", 64, 32}, {"hidden/1/bias", 1, 32}, {"output/weight", 32, 10},
+                 {"output/bias", 1, 10});
     CHECK_INT(graph_param_at(made.model->graph, 1)->rows, 0); /* A bias has one dimension. */
     CHECK_INT(made.model->classes, 10);
     unmake(&made);
@@ -157,7 +156,8 @@ TEST(wide_deep_wishes_ftrl_for_its_wide_part)
 {
     struct made made;
     CHECK_OK(make("model: {type: wide_deep, wide: [city, tags], deep: [age, shop, city], "
-                  "hidden: [8]}\n" CLICK_FEATURES, &made));
+                  "hidden: [8]}\n" CLICK_FEATURES,
+                  &made));
     CHECK_PARAMS(made.model, {"linear/city/embedding", 0, 1}, {"linear/tags/embedding", 0, 1},
                  {"linear/bias", 1, 1}, {"city/embedding", 0, 4}, {"shop/embedding", 0, 4},
                  {"hidden/0/weight", 9, 8}, {"hidden/0/bias", 1, 8}, {"output/weight", 8, 1},
@@ -243,7 +243,8 @@ TEST(mistakes_are_reported_where_they_are)
 /* The history's table must say which feature is the candidate. */
 TEST(din_asks_for_a_target_when_two_would_do)
 {
-    const char *features = DIN_FEATURES "  other_id: {kind: hash, buckets: 100, embed: 16, table: item}\n";
+    const char *features =
+        DIN_FEATURES "  other_id: {kind: hash, buckets: 100, embed: 16, table: item}\n";
     char text[2048];
     struct made made;
     snprintf(text, sizeof text, "model: {type: din}\n%s", features);

@@ -80,8 +80,10 @@ static void world_index(struct world *w, const struct data_schema *schema, uint3
         }
     }
     offsets[rows] = count;
-    w->keys[table] = (struct batch_keys){.keys = w->key_list, .occ_offsets = offsets,
-                                         .occs = w->occs[table], .keys_count = rows,
+    w->keys[table] = (struct batch_keys){.keys = w->key_list,
+                                         .occ_offsets = offsets,
+                                         .occs = w->occs[table],
+                                         .keys_count = rows,
                                          .occs_count = count};
 }
 
@@ -101,22 +103,27 @@ static void world_init(struct world *w, const struct data_schema *schema, uint32
         for (uint32_t row = 0; row < ROWS; row++) {
             const uint32_t more = of->single ? 1 : pick(10 + f, row, HISTORY_MAX);
             for (uint32_t i = 0; i < more; i++, count++) {
-                w->values[f][count] =
-                    pick(20 + f, count, (uint32_t)schema->tables[of->table].rows);
+                w->values[f][count] = pick(20 + f, count, (uint32_t)schema->tables[of->table].rows);
             }
             w->offsets[f][row + 1] = count;
         }
         w->ids[f] = (struct batch_ids){.offsets = of->single ? NULL : w->offsets[f],
-                                       .slots = w->values[f], .count = count,
+                                       .slots = w->values[f],
+                                       .count = count,
                                        .occ_base = bases[of->table]};
         bases[of->table] += count;
     }
     for (uint32_t t = 0; t < schema->tables_count; t++) world_index(w, schema, t);
     w->dense[0] = w->numbers[AGE];
     w->dense[1] = w->numbers[PRICE];
-    w->batch = (struct batch){.rows = ROWS, .label = w->label, .weight = w->weight,
-                              .dense = w->dense, .ids = w->ids, .tables = w->keys,
-                              .dense_count = 2, .ids_count = schema->ids_count,
+    w->batch = (struct batch){.rows = ROWS,
+                              .label = w->label,
+                              .weight = w->weight,
+                              .dense = w->dense,
+                              .ids = w->ids,
+                              .tables = w->keys,
+                              .dense_count = 2,
+                              .ids_count = schema->ids_count,
                               .tables_count = schema->tables_count};
 }
 
@@ -227,7 +234,8 @@ static uint32_t column_forward(struct ref *ref, const struct column *column, uin
         uint32_t width;
         const float *x = numbers_of(ref, column->feature, row, &width);
         for (uint32_t i = 0; i < width; i++) {
-            for (uint32_t c = 0; c < v->cols; c++) out[c] += (double)x[i] * v->value[i * v->cols + c];
+            for (uint32_t c = 0; c < v->cols; c++)
+                out[c] += (double)x[i] * v->value[i * v->cols + c];
         }
         return v->cols;
     }
@@ -251,7 +259,8 @@ static uint32_t column_backward(struct ref *ref, const struct column *column, ui
     if (column->kind == FACTORS) {
         const float *x = numbers_of(ref, column->feature, row, &width);
         for (uint32_t i = 0; i < width; i++) {
-            for (uint32_t c = 0; c < v->cols; c++) v->grad[i * v->cols + c] += (double)x[i] * dout[c];
+            for (uint32_t c = 0; c < v->cols; c++)
+                v->grad[i * v->cols + c] += (double)x[i] * dout[c];
         }
         return v->cols;
     }
@@ -301,13 +310,15 @@ static void layers_add(struct ref *ref, struct layers *l, const char *scope, boo
     l->relu[l->count++] = relu;
 }
 
-static struct layers layers_of(struct ref *ref, const char *scope, uint32_t hidden, const char *last)
+static struct layers layers_of(struct ref *ref, const char *scope, uint32_t hidden,
+                               const char *last)
 {
     struct layers l = {0};
     for (uint32_t i = 0; i < hidden; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s/%u", scope, i);
-        layers_add(ref, &l, name, last != NULL || i + 1 < hidden || strcmp(scope, "attention") != 0);
+        layers_add(ref, &l, name,
+                   last != NULL || i + 1 < hidden || strcmp(scope, "attention") != 0);
     }
     if (last != NULL) layers_add(ref, &l, last, false);
     return l;
@@ -409,9 +420,9 @@ static void linear_backward(struct ref *ref, const struct column *columns, uint3
 
 /* ---- The models, one example each ---- */
 
-static void mlp(struct ref *ref, uint32_t row)
+static void stack(struct ref *ref, uint32_t row, uint32_t hidden)
 {
-    struct layers l = layers_of(ref, "hidden", 2, "output");
+    struct layers l = layers_of(ref, "hidden", hidden, "output");
     double d[WIDTH_MAX] = {0};
     columns_forward(ref, plain, FIELDS, row, l.x[0]);
     finish(ref, row, layers_forward(&l), d);
@@ -419,14 +430,14 @@ static void mlp(struct ref *ref, uint32_t row)
     columns_backward(ref, plain, FIELDS, row, d);
 }
 
+static void mlp(struct ref *ref, uint32_t row)
+{
+    stack(ref, row, 2);
+}
+
 static void softmax(struct ref *ref, uint32_t row)
 {
-    struct layers l = layers_of(ref, "", 0, "output");
-    double d[WIDTH_MAX] = {0};
-    columns_forward(ref, plain, FIELDS, row, l.x[0]);
-    finish(ref, row, layers_forward(&l), d);
-    layers_backward(&l, d);
-    columns_backward(ref, plain, FIELDS, row, d);
+    stack(ref, row, 0);
 }
 
 static void linear(struct ref *ref, uint32_t row)
@@ -648,7 +659,10 @@ static void add_var(struct ref *ref, struct side *side, const struct graph_varia
     const uint32_t count = rows * of->cols;
     CHECK(at < VARS_MAX);
     struct var *v = &ref->vars[at];
-    *v = (struct var){.name = of->name, .rows = rows, .cols = of->cols, .sparse = sparse,
+    *v = (struct var){.name = of->name,
+                      .rows = rows,
+                      .cols = of->cols,
+                      .sparse = sparse,
                       .ftrl = rule != NULL && strcmp(rule, "ftrl") == 0};
     v->value = calloc(count, sizeof *v->value);
     v->grad = calloc(count, sizeof *v->grad);
@@ -689,8 +703,8 @@ static void side_update(struct side *side, const struct ref *ref, uint32_t at)
                                        .l1 = v->ftrl ? (float)FTRL_L1 : 0.0f,
                                        .l2 = v->ftrl ? (float)FTRL_L2 : 0.0f,
                                        .power = -0.5f};
-    kern_default()->update(&update, (size_t)v->rows * v->cols, side->value[at],
-                           side->slots[at][0], side->slots[at][1], side->grads[at]);
+    kern_default()->update(&update, (size_t)v->rows * v->cols, side->value[at], side->slots[at][0],
+                           side->slots[at][1], side->grads[at]);
 }
 
 static void compare(const struct ref *ref, const struct side *side, uint32_t step, double loss)
@@ -712,15 +726,17 @@ static void step_both(struct ref *ref, struct side *side, struct exec *exec,
                       const struct graph *graph, uint32_t step,
                       void (*example)(struct ref *ref, uint32_t row))
 {
-    const struct exec_feed feed = {.batch = &ref->world->batch, .params = side->params,
-                                   .tables = side->tables, .grads = side->grads, .step = step};
+    const struct exec_feed feed = {.batch = &ref->world->batch,
+                                   .params = side->params,
+                                   .tables = side->tables,
+                                   .grads = side->grads,
+                                   .step = step};
     CHECK_OK(exec_run(exec, &feed, &err));
     const uint32_t params = graph_params_count(graph);
     for (uint32_t t = 0; t < graph_tables_count(graph); t++) {
         const struct exec_value grad = exec_table_grad(exec, t);
         for (uint32_t i = 0; i < grad.rows * grad.cols; i++) {
-            side->grads[params + t][i] =
-                grad.values[i / grad.cols * grad.stride + i % grad.cols];
+            side->grads[params + t][i] = grad.values[i / grad.cols * grad.stride + i % grad.cols];
         }
     }
     ref->loss = 0.0;
@@ -747,7 +763,9 @@ static void check_model(const char *text, void (*example)(struct ref *ref, uint3
     CHECK_OK(model_create(config_get(root, "model"), schema, &model, &err));
     const struct graph *graph = model->graph;
     world_init(&world, schema, model->classes == 1 ? 2 : model->classes);
-    struct ref ref = {.world = &world, .schema = schema, .classes = model->classes,
+    struct ref ref = {.world = &world,
+                      .schema = schema,
+                      .classes = model->classes,
                       .squared = model->task == MODEL_REGRESSION};
     double total = 0.0;
     for (uint32_t row = 0; row < ROWS; row++) total += (double)world.weight[row];
