@@ -242,10 +242,11 @@ static int mismatch(const struct checkpoint *checkpoint, const struct str *lines
         joined[used++] = lines->text[i] == '\n' ? ' ' : lines->text[i];
     }
     joined[used] = '\0';
-    return err_set(err, SHOAL_EMISMATCH,
-                   "the model does not fit %s: %s%s; use another model_dir, or train.init_from to "
-                   "take over what fits",
-                   checkpoint->folder, joined, used + 3 >= sizeof joined ? "..." : "");
+    return err_set(
+        err, SHOAL_EMISMATCH,
+        "the model does not fit %s: %s%s; use another model_dir, or the job file that made "
+        "this one",
+        checkpoint->folder, joined, used + 3 >= sizeof joined ? "..." : "");
 }
 
 int checkpoint_compare(const struct checkpoint *checkpoint, const struct store *store,

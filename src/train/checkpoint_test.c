@@ -342,7 +342,7 @@ static void check_difference(const struct store_table_opts *opts, const char *wa
     CHECK_INT(checkpoint_compare(checkpoint, other, &difference, &err), SHOAL_EMISMATCH);
     CHECK_STR(difference.text, want);
     CHECK_HAS(err.text, "the model does not fit m/ckpt-1: ");
-    CHECK_HAS(err.text, "train.init_from");
+    CHECK_HAS(err.text, "use another model_dir");
     checkpoint_close(checkpoint);
     CHECK_INT(checkpoint_restore("m/ckpt-1", other, &checkpoint, &err), SHOAL_EMISMATCH);
     str_fini(&difference);

@@ -197,6 +197,7 @@ int run_save(struct run *run, struct err *err)
         str_add(&position, POSITION_NONE);
         rc = 0;
     }
+    if (rc == 0 && position.failed) rc = err_set(err, SHOAL_ENOMEM, "no memory for a position");
     if (rc == 0) rc = config_to_json(config_root(run->job->config), &config, err);
     if (rc == 0) {
         rc = checkpoint_save(
@@ -210,5 +211,5 @@ int run_save(struct run *run, struct err *err)
     if (rc == 0) run->saved_step = trainer_global_step(run->trainer);
     mem_free(config);
     str_fini(&position);
-    return rc == 0 ? 0 : err_wrap(err, "save a checkpoint");
+    return rc;
 }
