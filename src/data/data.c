@@ -19,6 +19,8 @@
 enum { WINDOW_RECORDS_MIN = 4096 };
 /* The share of broken records means little before so many. */
 enum { JUDGED_RECORDS_MIN = 1000 };
+/* Records that are looked at for the names of features. */
+enum { NAMES_RECORDS = 50 };
 
 struct data {
     struct data_settings settings;
@@ -44,7 +46,7 @@ struct data {
 
     struct data_stats stats;
     uint64_t bytes_all; /* of all epochs; 0: without end, compressed, or standard input */
-    uint64_t seen; /* records and broken frames that came from the reader */
+    uint64_t seen;      /* records and broken frames that came from the reader */
     uint32_t reports_count;
     struct data_report first_report;
 };
@@ -432,6 +434,63 @@ static int judge(struct data *data, bool at_end, struct err *err)
                    (unsigned long long)first->offset, first->text);
 }
 
+/* ---- names that are not there ---- */
+
+struct names {
+    const struct data_spec *spec;
+    bool *seen;        /* by field */
+    struct str others; /* names that no feature asks for, of one record */
+    bool first;
+};
+
+static bool note_name(void *ctx, const struct data_example_field *found)
+{
+    struct names *names = ctx;
+    for (uint32_t i = 0; i < names->spec->fields_count; i++) {
+        const struct data_field *field = &names->spec->fields[i];
+        if (field->name_bytes == found->name_bytes &&
+            memcmp(field->name, found->name, found->name_bytes) == 0) {
+            names->seen[i] = true;
+            return true;
+        }
+    }
+    if (names->first && names->others.bytes < 200) {
+        if (names->others.bytes > 0) str_add(&names->others, ", ");
+        str_add_bytes(&names->others, found->name, found->name_bytes);
+    }
+    return true;
+}
+
+/* A feature whose name none of the first records has would silently be its default everywhere: most
+ * likely the name is wrong. */
+static int warn_of_absent_names(const struct data *data, struct err *err)
+{
+    const struct data_spec *spec = data->layout.spec;
+    const struct data_window *window = data->window;
+    if (data->layout.format != DATA_TFRECORD || window == NULL || window->count < NAMES_RECORDS) {
+        return 0;
+    }
+    struct names names = {.spec = spec};
+    names.seen = mem_alloc_array(MEM_DATA, spec->fields_count, sizeof *names.seen);
+    if (names.seen == NULL) return err_set(err, SHOAL_ENOMEM, "no memory for names");
+    for (uint32_t i = 0; i < NAMES_RECORDS; i++) {
+        names.first = i == 0;
+        data_example_walk(window->pieces[i].bytes, window->pieces[i].count, note_name, &names);
+    }
+    for (uint32_t i = 0; i < spec->fields_count; i++) {
+        if (names.seen[i]) continue;
+        log_line(LOG_WARN, "data",
+                 "no record has the feature %s, its default is taken; is the name right? "
+                 "names that no feature uses: %s file=%s",
+                 spec->fields[i].name, names.others.bytes > 0 ? names.others.text : "none",
+                 data->paths[window->pieces[0].file]);
+    }
+    const bool failed = names.others.failed;
+    mem_free(names.seen);
+    str_fini(&names.others);
+    return failed ? err_set(err, SHOAL_ENOMEM, "no memory for names") : 0;
+}
+
 /* ---- batches ---- */
 
 /* Takes what the reader found out into account. */
@@ -516,7 +575,10 @@ static int next(struct data *data, struct team *team, const struct batch **batch
 {
     bool epoch_end = false;
     int rc = 0;
-    if (data->window == NULL) rc = find_window(data, &epoch_end, err);
+    if (data->window == NULL) {
+        rc = find_window(data, &epoch_end, err);
+        if (rc == 0 && !data->ended) rc = warn_of_absent_names(data, err);
+    }
     do {
         if (rc != 0) return rc;
         if (data->ended) return err_set(err, SHOAL_END, "end of data");

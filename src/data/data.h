@@ -145,7 +145,7 @@ struct data_stats {
     uint64_t bytes;        /* uncompressed, read by the reader */
     uint64_t files;        /* of this share */
     uint64_t wait_ns;      /* how long data_next waited for the reader */
-    uint64_t memory_bytes; /* windows and batches */
+    uint64_t memory_bytes; /* of the windows, all of them filled */
     double share_done;     /* of all epochs, by bytes since this open; 0: not known */
 };
 void data_stats_get(const struct data *data, struct data_stats *stats_out);

@@ -57,6 +57,8 @@ struct data_reader {
     uint32_t filled; /* windows ever made ready: the next goes to filled % DATA_WINDOWS */
     uint32_t taken;
     uint32_t released;
+    uint64_t memory[DATA_WINDOWS]; /* of each window when it was last filled */
+    bool ended;                    /* no further window will be filled */
     bool stop;
 };
 
@@ -302,6 +304,12 @@ static void fill(struct data_reader *reader, struct slot_window *slot)
     }
 }
 
+static uint64_t memory_of(const struct slot_window *slot)
+{
+    return slot->memory + slot->pieces_capacity * sizeof(struct data_piece) +
+           slot->order_capacity * sizeof(uint32_t);
+}
+
 static void *reader_main(void *arg)
 {
     struct data_reader *reader = arg;
@@ -318,6 +326,8 @@ static void *reader_main(void *arg)
         fill(reader, slot);
         ended = slot->window.ended;
         pthread_mutex_lock(&reader->lock);
+        reader->memory[reader->filled % DATA_WINDOWS] = memory_of(slot);
+        reader->ended = ended;
         reader->filled++;
         pthread_cond_signal(&reader->changed);
         pthread_mutex_unlock(&reader->lock);
@@ -401,14 +411,15 @@ void data_reader_release(struct data_reader *reader, struct data_window *window)
 uint64_t data_reader_memory(struct data_reader *reader)
 {
     uint64_t bytes = 0;
+    uint64_t largest = 0;
     pthread_mutex_lock(&reader->lock);
-    for (uint32_t i = reader->released; i != reader->filled; i++) {
-        const struct slot_window *slot = &reader->windows[i % DATA_WINDOWS];
-        bytes += slot->memory + slot->pieces_capacity * sizeof(struct data_piece) +
-                 slot->order_capacity * sizeof(uint32_t);
+    const bool more = !reader->ended;
+    for (uint32_t i = 0; i < DATA_WINDOWS; i++) {
+        bytes += reader->memory[i];
+        if (reader->memory[i] > largest) largest = reader->memory[i];
     }
     pthread_mutex_unlock(&reader->lock);
-    return bytes;
+    return more ? DATA_WINDOWS * largest : bytes;
 }
 
 void data_reader_stop(struct data_reader *reader)

@@ -79,7 +79,8 @@ int data_reader_start(const struct data_reader_opts *opts, const struct data_lea
 struct data_window *data_reader_acquire(struct data_reader *reader);
 void data_reader_release(struct data_reader *reader, struct data_window *window);
 
-uint64_t data_reader_memory(struct data_reader *reader); /* bytes of all windows */
-void data_reader_stop(struct data_reader *reader);       /* joins and frees; NULL is a no-op */
+/* Bytes of all windows: as many as there will be, when the data goes on. */
+uint64_t data_reader_memory(struct data_reader *reader);
+void data_reader_stop(struct data_reader *reader); /* joins and frees; NULL is a no-op */
 
 #endif

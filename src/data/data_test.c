@@ -1,8 +1,10 @@
 #include "data/data.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "data/data_test_help.h"
 #include "data/data_tools.h"
@@ -313,6 +315,29 @@ TEST(headers_must_agree)
     help_write_text("a.csv", "x,z\n1,2\n");
     CHECK_INT(data_open(&opts, &data, &err), SHOAL_EMISMATCH);
     CHECK_HAS(err.text, "a.csv: the header has no column named y");
+    data_spec_destroy(spec);
+}
+
+/* A wrong name is told, with the names that the file has instead. */
+TEST(a_name_that_no_record_has_is_told)
+{
+    struct data_spec *spec =
+        help_spec("label: {kind: label}\nclicked: {kind: hash, buckets: 9, sequence: true}\n");
+    struct data_opts opts = help_opts(spec, "clicks/train-*", 64, 0);
+    make_files(DATA_PLAIN);
+    char *text = NULL;
+    size_t bytes = 0;
+    const int log = open("log", O_RDWR | O_CREAT, 0600);
+    CHECK(log >= 0);
+    log_set_file(log);
+    CHECK_INT(count_rows(&opts), 1237);
+    log_set_file(-1);
+    close(log);
+    CHECK_OK(io_read_whole("log", 1 << 20, &text, &bytes, &err));
+    CHECK_HAS(text, "no record has the feature clicked");
+    CHECK_HAS(text, "clicked_items_15d");
+    CHECK(strstr(text, "feature label") == NULL);
+    mem_free(text);
     data_spec_destroy(spec);
 }
 
