@@ -31,7 +31,8 @@ struct item {
 struct exec {
     struct plan plan;
     const struct graph *graph;
-    const struct kern *kern;
+    const struct kern **kerns; /* by device of the graph */
+    const struct kern *kern;   /* of the CPU: for what the executor does itself */
     struct team *team;
     uint32_t batch_max;
     uint64_t seed;
@@ -57,6 +58,30 @@ struct exec {
 };
 
 /* ---- Making ---- */
+
+/* The kernels of a device: the part of its name after "device:", CPU when it has none. Another kind
+ * of device is another line here. NULL: none. */
+static const struct kern *kern_of(const char *device)
+{
+    const char *kind = strstr(device, "device:");
+    if (kind == NULL || strncmp(kind, "device:CPU", 10) == 0) return kern_default();
+    return NULL;
+}
+
+static int find_kerns(struct exec *exec, struct err *err)
+{
+    const struct graph *graph = exec->graph;
+    exec->kerns = mem_alloc_array(MEM_GRAPH, graph->devices_count, sizeof *exec->kerns);
+    if (exec->kerns == NULL) return err_set(err, SHOAL_ENOMEM, "no memory for an executor");
+    for (uint32_t i = 0; i < graph->devices_count; i++) exec->kerns[i] = kern_of(graph->devices[i]);
+    for (graph_id id = 1; id <= graph->nodes_count; id++) {
+        const uint32_t device = node_at(graph, id)->device;
+        if (!exec->plan.needed[id] || exec->kerns[device] != NULL) continue;
+        return err_set(err, SHOAL_EINVAL, "%s is on %s, and there are kernels for CPU only",
+                       graph_name_of(graph, id), graph->devices[device]);
+    }
+    return 0;
+}
 
 /* What the needed leaves ask of a batch. */
 static void find_needs(struct exec *exec)
@@ -167,6 +192,7 @@ int exec_create(const struct exec_opts *opts, struct exec **exec_out, struct err
     exec->batch_max = opts->batch_max;
     exec->seed = opts->seed;
     rc = plan_init(&exec->plan, opts->graph, opts->train, opts->fetches, opts->fetches_count, err);
+    if (rc == 0) rc = find_kerns(exec, err);
     if (rc == 0) {
         find_needs(exec);
         if (alloc_all(exec) != 0) {
@@ -191,6 +217,7 @@ void exec_destroy(struct exec *exec)
     for (uint32_t i = 0; exec->scratch != NULL && i < team_threads(exec->team); i++) {
         mem_free(exec->scratch[i]);
     }
+    mem_free(exec->kerns);
     mem_free(exec->arenas);
     mem_free(exec->views);
     mem_free(exec->items);
@@ -356,7 +383,7 @@ static struct op_call make_call(const struct exec *exec, graph_id id)
                             .last = rows_of(exec, node->shape.rows, node->shape.of),
                             .extras = &exec->plan.extras[id * OP_EXTRAS_MAX],
                             .feed = exec->feed,
-                            .kern = exec->kern,
+                            .kern = exec->kerns[node->device],
                             .seed = exec->seed,
                             .weight_total = exec->weight_total};
 }

@@ -322,6 +322,14 @@ TEST(batches_that_do_not_fit_are_refused)
     CHECK_INT(exec_create(&opts, &exec, &err), SHOAL_EINVAL);
     opts = (struct exec_opts){.graph = rig.graph, .batch_max = UINT32_MAX};
     CHECK_INT(exec_create(&opts, &exec, &err), SHOAL_ELIMIT);
+    struct graph *far = NULL;
+    CHECK_OK(graph_create(&far, &err));
+    graph_set_device(far, "/job:worker/task:0/device:GPU:0");
+    const graph_id number = graph_numeric(far, 0, 5);
+    opts = (struct exec_opts){.graph = far, .batch_max = 1, .fetches = &number, .fetches_count = 1};
+    CHECK_INT(exec_create(&opts, &exec, &err), SHOAL_EINVAL);
+    CHECK_HAS(err.text, "device:GPU:0");
+    graph_destroy(far);
     rig.fix->batch.rows = FIX_ROWS + 1;
     CHECK_INT(exec_run(rig.exec, &rig.feed, &err), SHOAL_EINVAL);
     CHECK_HAS(err.text, "151 rows");
