@@ -385,7 +385,8 @@ TEST(set_edits_the_tree)
                                        "data.epochs=2",
                                        "model_dir=",
                                        "features={a: {kind: hash}}",
-                                       "data.eval=a=b"};
+                                       "data.eval=a=b",
+                                       "data.make=-"};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         CHECK_OK(config_set(config, sets[i], &err));
     }
@@ -396,7 +397,7 @@ TEST(set_edits_the_tree)
         "{\"model_dir\": null, \"model\": {\"type\": \"din\", \"hidden\": [64, [1, 2], 8], "
         "\"dropout\": 0.3}, \"features\": {\"a\": {\"kind\": \"hash\"}}, \"data\": "
         "{\"batch_size\": 32, \"shuffle\": 10000, \"epochs\": 2, \"train\": \"*.gz\", "
-        "\"eval\": \"a=b\"}, \"train\": {\"max_steps\": 1000, \"seed\": "
+        "\"eval\": \"a=b\", \"make\": \"-\"}, \"train\": {\"max_steps\": 1000, \"seed\": "
         "\"18446744073709551615\", \"summary\": \"yes\", \"optimizer\": {\"type\": \"adam\"}}}");
     mem_free(json);
     CHECK(get(config, "model_dir") == NULL); /* null: absent */

@@ -503,9 +503,10 @@ int config_set(struct config *config, const char *assignment, struct err *err)
     const char *set_path = config_copy_text(config, assignment, path_count);
     if (words == NULL || set_path == NULL) return no_memory(&builder);
     builder.set_path = set_path;
-    /* There are no anchors here, so "*.gz" can only be meant as it is. */
+    /* There are no anchors here, so "*.gz" can only be meant as it is; and "-" alone is standard
+     * input, not a list of one empty item. */
     int rc = 0;
-    if (equals[1] == '*') {
+    if (equals[1] == '*' || strcmp(equals + 1, "-") == 0) {
         builder.root = new_node(&builder, CONFIG_SCALAR, NULL);
         const char *text = config_copy_text(config, equals + 1, strlen(equals + 1));
         if (builder.root == NULL || text == NULL) return no_memory(&builder);

@@ -28,6 +28,12 @@ check_exit 0 'plans' "$SHOAL" plan "$din" "${sets[@]}" --json
 check 'memory and traffic' has "$(cat "$WORK/out")" '"tasks"' '"memory_bytes"' '"bytes_per_step"' 'item/embedding'
 check_exit 0 'plans for people' "$SHOAL" plan "$din" "${sets[@]}"
 
+# Standard input: records come through a pipe.
+piped() { cat data/train-0000[01]* | "$SHOAL" train "$din" "${sets[@]}" --json --set data.train=- --set model_dir=p; }
+check 'trains from standard input' piped
+check 'and says that it cannot be resumed' has "$("$SHOAL" train "$din" "${sets[@]}" --set data.train=- \
+    --set model_dir=p </dev/null 2>&1)" 'cannot be resumed'
+
 # Mistakes: what was found, where, what is allowed; exit code 2; nothing starts.
 mistake() { # WHAT WORDS... -- COMMAND...
     local what=$1 words=()
