@@ -66,8 +66,7 @@ static int data_gen_command(int argc, char **argv)
     const struct args_command command = {
         .name = "data gen",
         .usage = "--out DIR [flags]",
-        .summary = "Makes synthetic data with something to learn, and tells the best AUC any model "
-                   "could reach.",
+        .summary = "Makes data with something to learn, and tells the best that a model could do.",
         .examples = "  shoal data gen --out data/din --rows 400000 --eval-rows 50000\n"
                     "  shoal data gen --kind slices --out data/slices\n",
         .flags = flags,

@@ -8,13 +8,13 @@ int cli_inspect(int argc, char **argv)
     const char *to = NULL;
     bool json = false;
     const struct args_flag flags[] = {
-        {"to", ARGS_STRING, &to, "FILE", "write a checkpoint as one safetensors file, tensors whole"},
+        {"to", ARGS_STRING, &to, "FILE", "write a checkpoint as one file, tensors whole"},
         {"json", ARGS_BOOL, &json, NULL, "one JSON object"},
     };
     const struct args_command command = {
         .name = "inspect",
         .usage = "FILE|DIR [flags]",
-        .summary = "Shows a model directory, checkpoint, safetensors, event, TFRecord or graph file.",
+        .summary = "Shows a model directory, checkpoint, tensors, events, records or graph.",
         .examples = "  shoal inspect out/din\n"
                     "  shoal inspect out/din --to din.safetensors\n",
         .flags = flags,

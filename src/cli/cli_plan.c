@@ -33,7 +33,7 @@ int cli_plan(int argc, char **argv)
     const struct args_command command = {
         .name = "plan",
         .usage = "JOB.yaml [flags]",
-        .summary = "Says which tables a job makes, its memory, and the flops and bytes of a step.",
+        .summary = "Says what a job will take: tables, memory, flops and bytes of a step.",
         .examples = "  shoal plan examples/din.yaml\n",
         .flags = flags,
         .flags_count = sizeof flags / sizeof flags[0],

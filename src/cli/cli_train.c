@@ -69,7 +69,7 @@ int cli_train(int argc, char **argv)
     const struct args_command command = {
         .name = "train",
         .usage = "JOB.yaml [flags]",
-        .summary = "Trains a job in this process, goes on from where it was stopped, and saves it.",
+        .summary = "Trains a job in this process; goes on from where it was stopped.",
         .examples = "  shoal train examples/din.yaml\n"
                     "  shoal train examples/din.yaml --json --set train.max_steps=200\n",
         .flags = flags,
@@ -157,7 +157,7 @@ int cli_eval(int argc, char **argv)
     const struct args_command command = {
         .name = "eval",
         .usage = "JOB.yaml [flags]",
-        .summary = "Evaluates a checkpoint on the job's evaluation data (eval.steps batches of it).",
+        .summary = "Evaluates a checkpoint on eval.steps batches of the evaluation data.",
         .examples = "  shoal eval examples/din.yaml --set eval.steps=0\n"
                     "  shoal eval examples/din.yaml --predictions predictions.txt\n",
         .flags = flags,

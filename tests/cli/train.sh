@@ -70,5 +70,10 @@ if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=300k none small 2
     umount small
 fi
 check_exit 1 'a file in the way' "$SHOAL" train "$din" "${sets[@]}" --set model_dir=gen.json/m
-check 'help fits a screen' test "$("$SHOAL" --help | wc -l)" -le 24
+# Help fits a terminal of 80 columns and 24 lines.
+fits() { "$SHOAL" "$@" --help | awk 'length > 79 { print; bad = 1 } END { exit bad || NR > 24 || NR < 3 }'; }
+for words in '' train eval plan inspect data 'data gen' 'data cat' 'data stat' bench; do
+    # shellcheck disable=SC2086 # words of a command
+    check "help of shoal $words fits a screen" fits $words
+done
 finish
