@@ -38,11 +38,14 @@ COMPILE  = -std=gnu17 $(OPT) -g -fPIC -fvisibility=hidden -fno-math-errno -ffp-c
 LINK     = -pthread $(SANFLAGS) $(CFLAGS) $(LDFLAGS)
 LIBS     = $(PKG_LIBS) -lm
 
+, := ,
 ISAS       = plain avx2 avx512
 ISA_plain  =
 ISA_avx2   = -mavx2 -mfma -mf16c -mbmi2
 ISA_avx512 = -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512 $(ISA_avx2)
-isa_flags  = -O3 -ffp-contract=fast $(ISA_$(1)) -DISA=$(1) -DISA_$(1)=1
+# Sanitized, unrolled kernels take minutes to compile: less of both; addresses stay checked.
+ISA_OPT    = $(if $(SAN),-O1 -fno-sanitize=null$(,)alignment$(,)pointer-overflow,-O3)
+isa_flags  = $(ISA_OPT) -ffp-contract=fast $(ISA_$(1)) -DISA=$(1) -DISA_$(1)=1
 
 # ---- what there is --------------------------------------------------------------------------
 

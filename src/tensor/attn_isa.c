@@ -26,7 +26,7 @@
 #define PIECE 512 /* positions that are, when nothing is kept */
 
 #if defined(ISA_avx512)
-#define TILE 10 /* positions at a time, so that their sums and M, 16 vectors, stay in registers */
+#define TILE 8 /* positions at a time, so that their sums and M, 16 vectors, stay in registers */
 #else
 #define TILE 4
 #endif
@@ -209,31 +209,25 @@ INLINE void product(size_t np, size_t k, const float *const x[TILE], const struc
     }
 }
 
+/* How many positions to take next when `left` are left. Few sizes, as each has its own unrolled
+ * loops. */
+INLINE size_t tile_of(size_t left)
+{
+    return left >= TILE ? TILE : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+}
+
 INLINE void product_any(size_t np, size_t k, const float *const x[TILE], const struct matrix *m,
                         const float *c, size_t width, float *to, size_t ldto)
 {
-    switch (np) { /* So that each count of positions has its own unrolled loop. */
+    switch (np) {
     case 1: product(1, k, x, m, c, width, to, ldto); break;
     case 2: product(2, k, x, m, c, width, to, ldto); break;
-    case 3: product(3, k, x, m, c, width, to, ldto); break;
-#if TILE == 10
     case 4: product(4, k, x, m, c, width, to, ldto); break;
-    case 5: product(5, k, x, m, c, width, to, ldto); break;
-    case 6: product(6, k, x, m, c, width, to, ldto); break;
-    case 7: product(7, k, x, m, c, width, to, ldto); break;
-    case 8: product(8, k, x, m, c, width, to, ldto); break;
-    case 9: product(9, k, x, m, c, width, to, ldto); break;
+#if TILE > 4
+    case TILE: product(TILE, k, x, m, c, width, to, ldto); break;
 #endif
-    default: product(TILE, k, x, m, c, width, to, ldto); break;
+    default: break;
     }
-}
-
-/* How many positions to take next when `left` are left: tiles of nearly equal size, as a small one
- * has too few sums to hide the latency of its additions. */
-INLINE size_t tile_of(size_t left)
-{
-    const size_t tiles = (left + TILE - 1) / TILE;
-    return (left + tiles - 1) / tiles;
 }
 
 /* z0 of all positions of one row. */
