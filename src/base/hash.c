@@ -134,6 +134,9 @@ uint32_t hash_crc32c(uint32_t crc, const void *bytes, size_t count)
     while (count > 0) {
         const int piece = count < (1u << 30) ? (int)count : 1 << 30;
         state = crc32_iscsi((unsigned char *)(uintptr_t)s, piece, state);
+        /* ISA-L's AVX-512 code leaves the upper halves of the vector registers dirty, and every SSE
+         * instruction after that waits for them: input took 0.55 us an example, with this 0.39. */
+        if (__builtin_cpu_supports("avx")) __asm__ volatile("vzeroupper");
         s += piece;
         count -= (size_t)piece;
     }
