@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/cpu.h"
 #include "base/str.h"
 #include "shoal.h"
+#include "train/job.h"
 
 static const struct {
     const char *name;
@@ -49,6 +51,22 @@ bool cli_begin(const struct args_command *command, int argc, char **argv,
     }
     *exit_out = CLI_DONE;
     return !help;
+}
+
+int cli_with_job(const struct args_command *command, int argc, char **argv,
+                 const struct args_list *sets, cli_job_cb *run, void *ctx)
+{
+    ASSERT(command->positionals_max == 1);
+    const char *path = NULL;
+    size_t count = 0;
+    int code = 0;
+    if (!cli_begin(command, argc, argv, &path, &count, &code)) return code;
+    struct err err = {0};
+    struct job *job = NULL;
+    int rc = job_load(path, sets->items, sets->count, &job, &err);
+    if (rc == 0) rc = run(ctx, job, &err);
+    job_destroy(job);
+    return rc == 0 ? CLI_DONE : cli_fail(&err);
 }
 
 int cli_print(const char *text, struct err *err)

@@ -29,6 +29,13 @@ int cli_fail(const struct err *err);
 bool cli_begin(const struct args_command *command, int argc, char **argv,
                const char **positionals_out, size_t *positionals_count_out, int *exit_out);
 
+/* A command on a job file: reads its words (the one positional is the file), loads the job with the
+ * --set assignments, calls run, and returns the exit code. */
+struct job;
+typedef int cli_job_cb(void *ctx, const struct job *job, struct err *err);
+int cli_with_job(const struct args_command *command, int argc, char **argv,
+                 const struct args_list *sets, cli_job_cb *run, void *ctx);
+
 /* Writes text and a newline to stdout at once. SHOAL_EIO when nobody can take it (a closed pipe, a
  * full disk). */
 int cli_print(const char *text, struct err *err);

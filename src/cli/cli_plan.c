@@ -4,8 +4,9 @@
 #include "train/job.h"
 #include "train/job_plan.h"
 
-static int print_plan(const struct job *job, bool json, struct err *err)
+static int print_plan(void *ctx, const struct job *job, struct err *err)
 {
+    const bool json = *(const bool *)ctx;
     struct job_plan plan = {0};
     struct str text = {0};
     int rc = job_plan_make(job, &plan, err);
@@ -40,14 +41,5 @@ int cli_plan(int argc, char **argv)
         .positionals_min = 1,
         .positionals_max = 1,
     };
-    const char *path = NULL;
-    size_t count = 0;
-    int code = 0;
-    if (!cli_begin(&command, argc, argv, &path, &count, &code)) return code;
-    struct err err = {0};
-    struct job *job = NULL;
-    int rc = job_load(path, sets.items, sets.count, &job, &err);
-    if (rc == 0) rc = print_plan(job, json, &err);
-    job_destroy(job);
-    return rc == 0 ? CLI_DONE : cli_fail(&err);
+    return cli_with_job(&command, argc, argv, &sets, print_plan, &json);
 }

@@ -28,8 +28,14 @@ static void catch_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-static int train(const struct job *job, bool json, uint64_t started_ns, struct err *err)
+struct train_opts {
+    bool json;
+    uint64_t started_ns;
+};
+
+static int train(void *ctx, const struct job *job, struct err *err)
 {
+    const struct train_opts *opts = ctx;
     struct run *run = NULL;
     struct loop_result result;
     struct str text = {0};
@@ -37,14 +43,14 @@ static int train(const struct job *job, bool json, uint64_t started_ns, struct e
     if (rc != 0) return rc;
     catch_signals();
     rc = loop_train(run,
-                    &(struct loop_opts){.json = json ? stdout : NULL,
+                    &(struct loop_opts){.json = opts->json ? stdout : NULL,
                                         .progress = true,
                                         .stop = &stop,
-                                        .started_ns = started_ns},
+                                        .started_ns = opts->started_ns},
                     &result, err);
     if (rc == 0 || rc == SHOAL_EINTR) {
         struct err *print_err = rc == 0 ? err : NULL; /* Keeps what is said of an interruption. */
-        if (json) {
+        if (opts->json) {
             loop_result_json(&result, job->model_dir, &text);
         } else {
             loop_result_text(&result, job->model_dir, &text);
@@ -59,12 +65,11 @@ static int train(const struct job *job, bool json, uint64_t started_ns, struct e
 
 int cli_train(int argc, char **argv)
 {
-    const uint64_t started_ns = clock_now_ns();
+    struct train_opts opts = {.started_ns = clock_now_ns()};
     struct args_list sets = {0};
-    bool json = false;
     const struct args_flag flags[] = {
         {"set", ARGS_LIST, &sets, "A.B=VALUE", "change a setting of the job file; may be repeated"},
-        {"json", ARGS_BOOL, &json, NULL, "one JSON object per log line, then the result"},
+        {"json", ARGS_BOOL, &opts.json, NULL, "one JSON object per log line, then the result"},
     };
     const struct args_command command = {
         .name = "train",
@@ -77,16 +82,7 @@ int cli_train(int argc, char **argv)
         .positionals_min = 1,
         .positionals_max = 1,
     };
-    const char *path = NULL;
-    size_t count = 0;
-    int code = 0;
-    if (!cli_begin(&command, argc, argv, &path, &count, &code)) return code;
-    struct err err = {0};
-    struct job *job = NULL;
-    int rc = job_load(path, sets.items, sets.count, &job, &err);
-    if (rc == 0) rc = train(job, json, started_ns, &err);
-    job_destroy(job);
-    return rc == 0 ? CLI_DONE : cli_fail(&err);
+    return cli_with_job(&command, argc, argv, &sets, train, &opts);
 }
 
 struct eval_opts {
@@ -116,8 +112,9 @@ static int print_eval(const struct metrics_result *result, uint64_t step, bool j
     return rc;
 }
 
-static int eval(const struct job *job, const struct eval_opts *opts, struct err *err)
+static int eval(void *ctx, const struct job *job, struct err *err)
 {
+    const struct eval_opts *opts = ctx;
     struct run *run = NULL;
     struct io_writer *predictions = NULL;
     struct metrics_result result;
@@ -165,14 +162,5 @@ int cli_eval(int argc, char **argv)
         .positionals_min = 1,
         .positionals_max = 1,
     };
-    const char *path = NULL;
-    size_t count = 0;
-    int code = 0;
-    if (!cli_begin(&command, argc, argv, &path, &count, &code)) return code;
-    struct err err = {0};
-    struct job *job = NULL;
-    int rc = job_load(path, sets.items, sets.count, &job, &err);
-    if (rc == 0) rc = eval(job, &opts, &err);
-    job_destroy(job);
-    return rc == 0 ? CLI_DONE : cli_fail(&err);
+    return cli_with_job(&command, argc, argv, &sets, eval, &opts);
 }
