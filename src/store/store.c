@@ -154,7 +154,7 @@ int store_shard_restore(struct store *store, uint32_t number, uint32_t shard,
     }
     const int rc = store_ledger_restore(&table->shards[shard].ledger, state->streams,
                                         state->streams_count, err);
-    if (rc != 0) return err_wrap(err, "table %s shard %u", table->name, shard);
+    if (rc != 0) return err == NULL ? rc : err_wrap(err, "table %s shard %u", table->name, shard);
     table->shards[shard].version = state->version;
     return 0;
 }

@@ -175,7 +175,6 @@ int cut_keep_all_rows(struct table *table, struct err *err)
     for (uint32_t i = 0; i < table->shards_count; i++) {
         struct store_cut_shard *kept = table->shards[i].cut;
         for (uint32_t row = 0; kept != NULL && row < kept->rows_mark; row++) {
-            if (!shard_is_made(kept->shard, row)) continue;
             if (keep_row(table, kept, row) != 0) return no_memory(table, err);
         }
     }

@@ -39,13 +39,9 @@ int store_dense_begin(struct store *store, const struct store_dense_push *push, 
     int rc = table_of(store, push->table, true, &table, err);
     if (rc != 0) return rc;
     ASSERT(!table->is_pushing);
-    for (uint32_t i = 0; i < table->shards_count; i++) {
-        enum store_verdict verdict = STORE_APPLY;
-        rc = store_ledger_check(&table->shards[i].ledger, &push->work, &verdict, err);
-        if (rc != 0) return err_wrap(err, "table %s shard %u", table->name, i);
-        table->shards[i].is_repeated = verdict == STORE_REPEATED;
-    }
-    rc = cut_keep_dense(table, err);
+    uint32_t repeated = 0;
+    rc = table_check_work(table, &push->work, &repeated, err);
+    if (rc == 0) rc = cut_keep_dense(table, err);
     if (rc != 0) return rc;
     store_rule_step(&table->opts.rule, push->step, &table->step);
     table->work = push->work;
@@ -137,11 +133,7 @@ void store_dense_end(struct store *store, uint32_t number, struct team *team)
     if (table->average_part != 0 && !all_repeated) {
         team_run(team, parts_of(table), average_part, table);
     }
-    for (uint32_t i = 0; i < table->shards_count; i++) {
-        struct shard *shard = &table->shards[i];
-        store_ledger_record(&shard->ledger, &table->work);
-        if (!shard->is_repeated) shard->version++;
-    }
+    table_record_work(table, &table->work);
 }
 
 struct whole_ctx {

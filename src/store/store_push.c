@@ -29,7 +29,7 @@ struct push_ctx {
     uint32_t *by_shard;       /* the same, sorted by shard */
     uint32_t *shard_starts;   /* shards + 1 */
     const float *zeros;       /* adam's sweep: a gradient of nothing */
-    bool any_repeated;
+    struct store_pushed *pushed;
     _Atomic bool is_bad; /* relaxed: read after the team's barrier */
 };
 
@@ -66,25 +66,6 @@ static int check_finite(struct push_ctx *ctx, struct team *team, struct err *err
                    ctx->table->name, (unsigned long long)ctx->push->step);
 }
 
-static int check_work(struct push_ctx *ctx, struct store_pushed *pushed, struct err *err)
-{
-    struct table *table = ctx->table;
-    for (uint32_t i = 0; i < table->shards_count; i++) {
-        enum store_verdict verdict = STORE_APPLY;
-        const int rc =
-            store_ledger_check(&table->shards[i].ledger, &ctx->push->work, &verdict, err);
-        if (rc != 0) return err_wrap(err, "table %s shard %u", table->name, i);
-        table->shards[i].is_repeated = verdict == STORE_REPEATED;
-        if (verdict == STORE_REPEATED) {
-            ctx->any_repeated = true;
-            pushed->shards_repeated++;
-        } else {
-            pushed->shards_applied++;
-        }
-    }
-    return 0;
-}
-
 /* ---- Locate ---- */
 
 static uint32_t shard_of_key(const struct table *table, uint64_t key)
@@ -104,8 +85,8 @@ static void locate_part(void *arg, uint32_t part, uint32_t thread)
     table_find_rows(table, keys + first, end - first, ctx->rows + first);
     uint32_t missing = 0;
     for (uint32_t i = first; i < end; i++) {
-        const bool is_repeated =
-            ctx->any_repeated && table->shards[shard_of_key(table, keys[i])].is_repeated;
+        const bool is_repeated = ctx->pushed->shards_repeated > 0 &&
+                                 table->shards[shard_of_key(table, keys[i])].is_repeated;
         if (is_repeated) {
             ctx->rows[i] = NULL;
         } else if (ctx->rows[i] == NULL) {
@@ -280,8 +261,7 @@ static void apply_part(void *arg, uint32_t part, uint32_t thread)
 }
 
 /* TensorFlow's adam decays m and v of all rows and moves all rows; those without a gradient get one
- * of zero. Rows never made have m = v = 0 and stay where they are. The sweep is by shard; rows of
- * this push are marked in the shard's bits of `touched` for it. */
+ * of zero. The sweep is by shard; rows of this push are marked in the shard's bits of `touched`. */
 struct sweep_ctx {
     struct push_ctx *push;
     uint64_t **touched; /* by shard: a bit per row */
@@ -298,7 +278,7 @@ static void sweep_shard(void *arg, uint32_t number, uint32_t thread)
     if (shard->is_repeated) return;
     for (uint32_t row = 0; row < shard->rows_used; row++) {
         const bool is_touched = (sweep->touched[number][row / 64] >> (row % 64) & 1) != 0;
-        if (is_touched || !shard_is_made(shard, row)) continue;
+        if (is_touched) continue;
         float *values = table_row(table, shard, row);
         ctx->step.kern->update(&ctx->step.update, cols, values, values + cols, values + 2 * cols,
                                ctx->zeros);
@@ -367,8 +347,8 @@ static int keep_old(struct push_ctx *ctx, bool sweeps, struct err *err)
 int store_push(struct store *store, const struct store_push *push, struct team *team,
                struct store_pushed *pushed_out, struct err *err)
 {
-    struct push_ctx ctx = {.push = push};
     struct store_pushed pushed = {0};
+    struct push_ctx ctx = {.push = push, .pushed = &pushed};
     struct sweep_ctx sweep = {0};
     void *sweep_block = NULL;
     int rc = table_of(store, push->table, false, &ctx.table, err);
@@ -378,8 +358,9 @@ int store_push(struct store *store, const struct store_push *push, struct team *
     store_rule_step(&ctx.table->opts.rule, push->step, &ctx.step);
     rc = check_finite(&ctx, team, err);
     if (rc != 0) return rc;
-    rc = check_work(&ctx, &pushed, err);
+    rc = table_check_work(ctx.table, &push->work, &pushed.shards_repeated, err);
     if (rc != 0) return rc;
+    pushed.shards_applied = ctx.table->shards_count - pushed.shards_repeated;
     rc = take_scratch(&ctx, err);
     if (rc != 0) return rc;
     const uint32_t parts = parts_of(push->count);
@@ -394,11 +375,7 @@ int store_push(struct store *store, const struct store_push *push, struct team *
     team_run(team, parts, apply_part, &ctx);
     if (sweeps) team_run(team, ctx.table->shards_count, sweep_shard, &sweep);
     mem_free(sweep_block);
-    for (uint32_t i = 0; i < ctx.table->shards_count; i++) {
-        struct shard *shard = &ctx.table->shards[i];
-        store_ledger_record(&shard->ledger, &push->work);
-        if (!shard->is_repeated) shard->version++;
-    }
+    table_record_work(ctx.table, &push->work);
     if (pushed_out != NULL) *pushed_out = pushed;
     return 0;
 }

@@ -140,6 +140,16 @@ static int make_fixed_shard(struct table *table, struct shard *shard, uint64_t r
     return 0;
 }
 
+/* Adam moves all rows at every push, so there is nothing to gain from making them late. */
+static void make_all_rows(struct table *table)
+{
+    for (uint64_t key = 0; key < table->rows; key++) {
+        float *row = NULL;
+        const int rc = table_make_row(table, key, &row);
+        ASSERT(rc == 0); /* Only an index can lack memory. */
+    }
+}
+
 static int make_embedding(struct table *table, struct err *err)
 {
     const bool is_fixed = table->kind == STORE_FIXED;
@@ -150,7 +160,7 @@ static int make_embedding(struct table *table, struct err *err)
     }
     const int rc = store_pool_create(table->stride * sizeof(float), shard_rows, table->shards_count,
                                      &table->pool, err);
-    if (rc != 0) return err_wrap(err, "table %s", table->name);
+    if (rc != 0) return err == NULL ? rc : err_wrap(err, "table %s", table->name);
     table->chunk_bits = store_pool_chunk_bits(table->pool);
     for (uint32_t i = 0; i < table->shards_count; i++) {
         struct shard *shard = &table->shards[i];
@@ -160,6 +170,7 @@ static int make_embedding(struct table *table, struct err *err)
                            (unsigned long long)table->rows);
         }
     }
+    if (is_fixed && table->opts.rule.type == STORE_ADAM) make_all_rows(table);
     return 0;
 }
 
@@ -213,6 +224,29 @@ void table_destroy(struct table *table)
     mem_free(table->shards);
     mem_free(table->name);
     mem_free(table);
+}
+
+int table_check_work(struct table *table, const struct store_work *work, uint32_t *repeated_out,
+                     struct err *err)
+{
+    uint32_t repeated = 0;
+    for (uint32_t i = 0; i < table->shards_count; i++) {
+        enum store_verdict verdict = STORE_APPLY;
+        const int rc = store_ledger_check(&table->shards[i].ledger, work, &verdict, err);
+        if (rc != 0) return err == NULL ? rc : err_wrap(err, "table %s shard %u", table->name, i);
+        table->shards[i].is_repeated = verdict == STORE_REPEATED;
+        repeated += verdict == STORE_REPEATED ? 1 : 0;
+    }
+    *repeated_out = repeated;
+    return 0;
+}
+
+void table_record_work(struct table *table, const struct store_work *work)
+{
+    for (uint32_t i = 0; i < table->shards_count; i++) {
+        store_ledger_record(&table->shards[i].ledger, work);
+        if (!table->shards[i].is_repeated) table->shards[i].version++;
+    }
 }
 
 /* Lookups under way. */

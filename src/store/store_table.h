@@ -98,6 +98,13 @@ bool table_ok(const struct table *table);
 int table_of(const struct store *store, uint32_t number, bool is_dense, struct table **table_out,
              struct err *err);
 
+/* Asks every shard whether it has this work already (is_repeated) and counts those that have. */
+int table_check_work(struct table *table, const struct store_work *work, uint32_t *repeated_out,
+                     struct err *err);
+
+/* The work is applied: raises the versions of the shards that had not had it. */
+void table_record_work(struct table *table, const struct store_work *work);
+
 /* ---- Rows of embeddings ---- */
 
 struct row_place {
