@@ -20,8 +20,7 @@
  */
 int path_plain(const char *path, const char **plain_out, struct err *err)
 {
-    const char *colon = strstr(path, ":");
-    const size_t length = colon == NULL ? 0 : strspn(path, "abcdefghijklmnopqrstuvwxyz0123456789+");
+    const size_t length = strspn(path, "abcdefghijklmnopqrstuvwxyz0123456789+");
     if (strlen(path) >= IO_PATH_MAX) {
         return err_set(err, SHOAL_ELIMIT, "path of %zu bytes, at most %u: %.60s...", strlen(path),
                        IO_PATH_MAX - 1, path);

@@ -142,12 +142,13 @@ static void gzip_fill(struct stream *stream, uint8_t *bytes, size_t room)
         const int rc = isal_inflate(gzip);
         added = (size_t)(gzip->next_out - bytes);
         stream->count += added;
-        /* Of damaged data it may give back bytes that an earlier call took: then nothing is skipped,
-         * and the damage ends the stream. */
-        if (gzip->avail_in < in_before) skip_input(stream, in_before - gzip->avail_in);
-        if (rc < 0 || rc > ISAL_OUT_OVERFLOW) {
+        /* After an error avail_in means nothing: ISA-L may have counted it below zero. */
+        if (rc < 0 || rc > ISAL_OUT_OVERFLOW || gzip->avail_in > in_before) {
             end_damaged(stream, gzip_error_text(rc));
-        } else if (gzip->block_state == ISAL_BLOCK_FINISH) {
+            break;
+        }
+        skip_input(stream, in_before - gzip->avail_in);
+        if (gzip->block_state == ISAL_BLOCK_FINISH) {
             stream->between = true;
         } else if (added == 0 && stream->in_count == 0 && stream->in_ended) {
             end_cut_short(stream, "gzip: cut short");
