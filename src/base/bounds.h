@@ -103,7 +103,7 @@
 #define DATA_INTERLEAVE_MAX 64u     /* files open at once */
 #define DATA_FILES_MAX (1u << 20)
 #define DATA_REPORTS_MAX 5u /* broken records described one by one; the rest is counted */
-#define DATA_REPORTS_MAX 5u           /* broken records described one by one; the rest is counted */
+#define DATA_REPORTS_MAX 5u /* broken records described one by one; the rest is counted */
 /* Examples that a plan reads to learn about the data: about a second. */
 #define PLAN_EXAMPLES_MAX 1000000u
 
