@@ -2,8 +2,8 @@
  *
  *            NR                  for each block of k (KC long)
  *          +-----+                 for each block of rows (MC), A packed if that pays
- *          |     | B panel           for each panel of NR columns: B packed, zero padded
- *       KC |     | packed              for each MR rows: one tile of C in registers
+ *          |     | B panel           for each panel of NR columns: B packed, if that pays
+ *       KC |     |                     for each MR rows: one tile of C in registers
  *          |     |
  *   +------+-----+               The B panel stays in the first-level cache while tiles of A go
  * MR| A    |  C  |               by; a tile does MR * NR multiply-adds for MR + NR loads.
@@ -32,8 +32,9 @@
 #define NV 2
 #define NR (NV * VF)
 #define SLOT ((MR + VF - 1) / VF * VF) /* floats that packed A has per step of k */
-#define KC 256
-#define MC 84 /* rows of A packed at once: a multiple of 14 and 6 */
+#define KC 320
+#define MC 168           /* rows of A packed at once: a multiple of 14 and 6 */
+#define ROWS_IN_PLACE 100 /* so few rows of A do not pay for packing B */
 #define KC_IN_PLACE 64
 #define LD_ALIAS 1024
 
@@ -120,7 +121,7 @@ INLINE void store(const struct tile *tile, vf sums[][NV], size_t mr, size_t nv)
  * next k lda further on. In rows, they are lda apart, reached from every third row with lda as index,
  * as addresses have room for. */
 INLINE void micro(size_t mr, size_t nv, bool columns, size_t kc, const float *a, size_t lda,
-                  const float *b, const struct tile *tile)
+                  const float *b, size_t ldb, const struct tile *tile)
 {
     vf sums[MR][NV];
     for (size_t i = 0; i < mr; i++)
@@ -133,7 +134,7 @@ INLINE void micro(size_t mr, size_t nv, bool columns, size_t kc, const float *a,
     for (size_t l = 0; l < kc; l++) {
         vf bv[NV];
         for (size_t v = 0; v < nv; v++) bv[v] = vf_load(b + v * VF);
-        b += nv * VF;
+        b += ldb;
         for (size_t i = 0; i < mr; i++) {
             const vf av = vf_set(columns ? a[i] : third[i / 3][i % 3 * lda]);
             for (size_t v = 0; v < nv; v++) sums[i][v] = vf_fma(av, bv[v], sums[i][v]);
@@ -147,14 +148,14 @@ INLINE void micro(size_t mr, size_t nv, bool columns, size_t kc, const float *a,
     store(tile, sums, mr, nv);
 }
 
-typedef void micro_cb(size_t kc, const float *a, size_t lda, const float *b,
+typedef void micro_cb(size_t kc, const float *a, size_t lda, const float *b, size_t ldb,
                       const struct tile *tile);
 
 #define MICRO(name, rows, nv, columns)                                                             \
-    static void name##_##rows(size_t kc, const float *a, size_t lda, const float *b,               \
+    static void name##_##rows(size_t kc, const float *a, size_t lda, const float *b, size_t ldb,   \
                               const struct tile *tile)                                             \
     {                                                                                              \
-        micro(rows, nv, columns, kc, a, lda, b, tile);                                             \
+        micro(rows, nv, columns, kc, a, lda, b, ldb, tile);                                        \
     }
 #define MICROS(rows)                                                                               \
     MICRO(rows1, rows, 1, false)                                                                   \
@@ -248,8 +249,9 @@ struct rows {
     bool packed;
 };
 
-/* One packed panel of B against all rows of a block. */
-static void panel(const struct tile *first, size_t kc, const struct rows *x, const float *b)
+/* One panel of B against all rows of a block. */
+static void panel(const struct tile *first, size_t kc, const struct rows *x, const float *b,
+                  size_t ldb)
 {
     const size_t nv = first->cols > VF ? 2 : 1;
     struct tile tile = *first;
@@ -259,7 +261,7 @@ static void panel(const struct tile *first, size_t kc, const struct rows *x, con
         const float *a = x->packed    ? x->a + row / MR * kc * SLOT + row % MR
                          : x->columns ? x->a + row
                                       : x->a + row * x->lda;
-        micros[kind].run[x->columns][nv - 1](kc, a, x->lda, b, &tile);
+        micros[kind].run[x->columns][nv - 1](kc, a, x->lda, b, ldb, &tile);
         if (tile.turned) {
             tile.c += tile.rows;
             if (tile.bias != NULL) tile.bias += tile.rows;
@@ -352,12 +354,16 @@ static void block(const struct kern_gemm *job, const struct product *p, size_t l
         for (size_t j = 0; j < p->cols; j += NR) {
             const struct tile tile = tile_of(job, p, i, j, count, l0, kc);
             const size_t width = tile.cols > VF ? NR : VF;
+            if (!p->y_trans && tile.cols == NR && count <= ROWS_IN_PLACE) {
+                panel(&tile, kc, &rows, y + j, p->ldy);
+                continue;
+            }
             if (p->y_trans) {
                 pack_cols(kc, tile.cols, width, y + j * p->ldy, p->ldy, pack_y);
             } else {
                 pack_rows(kc, tile.cols, width, y + j, p->ldy, pack_y);
             }
-            panel(&tile, kc, &rows, pack_y);
+            panel(&tile, kc, &rows, pack_y, width);
         }
     }
 }
