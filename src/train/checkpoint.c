@@ -284,8 +284,9 @@ int checkpoint_compare(const struct checkpoint *checkpoint, const struct store *
 static bool is_whole(const char *folder)
 {
     struct checkpoint *checkpoint = NULL;
-    const bool whole =
-        checkpoint_open(folder, &checkpoint, NULL) == 0 && checkpoint_verify(checkpoint, NULL) == 0;
+    if (checkpoint_open(folder, &checkpoint, NULL) != 0) return false;
+    ASSERT(checkpoint != NULL);
+    const bool whole = checkpoint_verify(checkpoint, NULL) == 0;
     checkpoint_close(checkpoint);
     return whole;
 }

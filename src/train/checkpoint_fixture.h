@@ -130,6 +130,7 @@ static inline void fixture_check_equal(struct store *got, struct store *want)
     struct str want_text = {0};
     fixture_dump(got, &got_text);
     fixture_dump(want, &want_text);
+    CHECK(want_text.text != NULL);
     CHECK_STR(got_text.text, want_text.text);
     str_fini(&got_text);
     str_fini(&want_text);
