@@ -42,7 +42,7 @@
 struct net;
 struct net_peer;
 
-enum net_carrier { NET_AUTO, NET_TCP, NET_SHM };
+enum net_carrier_kind { NET_AUTO, NET_TCP, NET_SHM };
 
 /* A frame as it arrived; borrowed for the call. */
 struct net_frame {
@@ -99,7 +99,7 @@ struct net_opts {
     uint64_t cluster;     /* the same for all tasks of a job; others are refused */
     uint64_t incarnation; /* grows each time this task starts; 0: the time of day */
     const char *listen;   /* "host:port", port 0 for any; NULL: nobody connects by TCP */
-    enum net_carrier carrier;
+    enum net_carrier_kind carrier;
     struct net_secure secure;
     const struct net_peer_opts *peers;
     size_t peers_count;
@@ -179,7 +179,7 @@ struct net_op {
     void *ctx; /* for the caller */
 
     struct net_op_state {
-        struct net_timer timer; /* first: the deadline finds its op */
+        struct net_timer timer; /* the deadline */
         struct net_conn *conn;
         struct net_op *next;   /* in the queue of what is to be sent */
         struct net_op *before; /* chain of those that wait for a reply */

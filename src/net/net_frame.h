@@ -18,9 +18,9 @@
  *         40      4  bytes of the meta part
  *         44      4  CRC32C of the 44 bytes before
  *
- * The greeting (see docs/protocol.md): the listener sends CHALLENGE, the dialer HELLO, the listener
- * WELCOME or REFUSAL. Each is a frame whose meta part closes with the CRC32C of what stands before
- * it; none has a body. */
+ * The greeting (see docs/protocol.md): the dialer sends CALL, which is empty, the listener CHALLENGE,
+ * the dialer HELLO, the listener WELCOME or REFUSAL. These are frames whose meta part closes with the
+ * CRC32C of what stands before it; none has a body. */
 #ifndef SHOAL_NET_FRAME_H
 #define SHOAL_NET_FRAME_H
 
@@ -41,7 +41,8 @@ enum net_type {
     NET_TYPE_CHALLENGE = NET_TYPE_OWN + 1,
     NET_TYPE_HELLO,
     NET_TYPE_WELCOME,
-    NET_TYPE_REFUSAL
+    NET_TYPE_REFUSAL,
+    NET_TYPE_CALL
 };
 
 struct net_header {

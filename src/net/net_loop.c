@@ -102,16 +102,6 @@ int net_loop_create(const struct net_loop_opts *opts, struct net_loop **loop_out
     return 0;
 }
 
-void net_loop_destroy(struct net_loop *loop)
-{
-    if (loop == NULL) return;
-    ASSERT(!loop->has_thread);
-    ASSERT(loop->pollers == NULL && loop->watches_count == 0);
-    if (loop->wake_fd >= 0) close(loop->wake_fd);
-    if (loop->epoll_fd >= 0) close(loop->epoll_fd);
-    mem_free(loop);
-}
-
 /* ---- what a turn does ------------------------------------------------------------------------- */
 
 static bool run_posts(struct net_loop *loop)
@@ -131,6 +121,17 @@ static bool run_posts(struct net_loop *loop)
         post->run(post);
     }
     return true;
+}
+
+void net_loop_destroy(struct net_loop *loop)
+{
+    if (loop == NULL) return;
+    ASSERT(!loop->has_thread);
+    ASSERT(loop->pollers == NULL && loop->watches_count == 0);
+    run_posts(loop); /* their owners wait for it */
+    if (loop->wake_fd >= 0) close(loop->wake_fd);
+    if (loop->epoll_fd >= 0) close(loop->epoll_fd);
+    mem_free(loop);
 }
 
 static bool run_timers(struct net_loop *loop)

@@ -37,7 +37,8 @@ struct net_loop_opts {
 uint64_t net_loop_spin_ns(uint32_t tasks_on_host);
 
 int net_loop_create(const struct net_loop_opts *opts, struct net_loop **loop_out, struct err *err);
-void net_loop_destroy(struct net_loop *loop); /* Stopped, everything taken out. NULL is a no-op. */
+/* Stopped, everything taken out; posts that are left run now. NULL is a no-op. */
+void net_loop_destroy(struct net_loop *loop);
 
 /* Gives the loop a thread of its own, which turns until net_loop_stop. */
 int net_loop_start(struct net_loop *loop, struct err *err);
