@@ -52,7 +52,8 @@ int err_set(struct err *err, int code, const char *format, ...)
 int err_set_errno(struct err *err, int errno_value, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts "context: " before the message that is there and returns its code. */
+/* Puts "context: " before the message that is there and returns its code; where err may be NULL the
+ * caller returns its own rc instead. */
 int err_wrap(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The general text of a code: "damaged data". Never NULL. */

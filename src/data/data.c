@@ -374,7 +374,7 @@ int data_open(const struct data_opts *opts, struct data **data_out, struct err *
         data->fingerprint = fingerprint(data, opts->seed);
         rc = data_layout_init(&data->layout, opts->spec, &data->settings,
                               data->reader_opts.frame.format, data->header, err);
-        if (rc != 0) rc = err_wrap(err, "%s", data->paths[0]);
+        if (rc != 0) err_wrap(err, "%s", data->paths[0]);
     }
     if (rc == 0) {
         rc =

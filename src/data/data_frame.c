@@ -169,7 +169,7 @@ int data_frame_open(const char *path, const struct data_frame_opts *opts, uint64
         rc = stream_open(path, offset, &frame->stream, err);
     }
     if (rc == 0) rc = start(frame, offset, number, err);
-    if (rc == SHOAL_ECORRUPT) rc = err_wrap(err, "%s", path);
+    if (rc == SHOAL_ECORRUPT) err_wrap(err, "%s", path);
     if (rc != 0) {
         data_frame_close(frame);
         return rc;

@@ -162,7 +162,10 @@ static int evaluate(struct loop *loop, struct err *err)
     int rc = evaluate_run(evaluator, loop->job->eval.steps, NULL, &loop->result->eval, err);
     loop->evaluated_ns = clock_now_ns();
     loop->eval_ns += loop->evaluated_ns - start_ns;
-    if (rc != 0) return err_wrap(err, "evaluate");
+    if (rc != 0) {
+        err_wrap(err, "evaluate");
+        return rc;
+    }
     loop->result->has_eval = true;
     if (loop->events != NULL) rc = eval_events(loop, err);
     if (rc == 0 && loop->progress != NULL) {

@@ -36,7 +36,8 @@ static int init_from(struct run *run, struct err *err)
         }
     }
     checkpoint_init_report_fini(&report);
-    return rc == 0 ? 0 : err_wrap(err, "train.init_from");
+    if (rc != 0) err_wrap(err, "train.init_from");
+    return rc;
 }
 
 /* Loads the folder; *position_out (mem_free) is where the data goes on. */

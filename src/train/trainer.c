@@ -508,7 +508,10 @@ int trainer_step(struct trainer *trainer, struct trainer_step *step_out, struct 
     int rc = trainer->grads == NULL ? step_fused(trainer, &loss, err)
                                     : step_gathered(trainer, &loss, &rows, err);
     trainer->batch = NULL;
-    if (rc != 0) return err_wrap(err, "step %llu", (unsigned long long)trainer->step + 1);
+    if (rc != 0) {
+        err_wrap(err, "step %llu", (unsigned long long)trainer->step + 1);
+        return rc;
+    }
     trainer->step++;
     trainer->examples += rows;
     if (step_out != NULL) {
