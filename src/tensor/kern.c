@@ -42,11 +42,14 @@ size_t kern_attn_scratch_count(const struct kern_attn *attn)
     return 10 * e * a0 + a0 * a1 + (64 + 16) * a0 + e + 48 * a1 + 16 + 512 * (a0 + 1);
 }
 
-/* A tile keeps one core busy for some 50 to 100 us on large products and shares its panels of A and
- * B well; small products are one tile. Columns are cut at multiples of 64 and rows at multiples of
- * 84, which all the register blocks (14, 6 rows; 32, 16, 8 columns) divide. */
-#define TILE_ROWS 168
-#define TILE_COLS 128
+/* A tile keeps one core busy for some 50 to 200 us on large products; small products are one tile.
+ * Tall tiles, as packing a panel of B is paid for by the rows that use it; wide ones where there are
+ * few rows. Rows are a multiple of 84 and columns of 64, which the register blocks (14, 6 rows; 32,
+ * 16, 8 columns) divide. */
+#define TILE_ROWS 252
+#define TILE_COLS 64
+#define TILE_COLS_FLAT 128 /* with at most TILE_ROWS_FLAT rows */
+#define TILE_ROWS_FLAT 64
 #define TILE_FLOPS_MIN 4.0e6
 
 struct cut {
@@ -61,7 +64,8 @@ static struct cut cut_of(const struct kern_gemm *job)
     struct cut cut = {.rows = job->m, .cols = job->n, .tiles_m = 1, .tiles_n = 1};
     if (2.0 * (double)job->m * (double)job->n * (double)job->k < TILE_FLOPS_MIN) return cut;
     if (cut.rows > TILE_ROWS) cut.rows = TILE_ROWS;
-    if (cut.cols > TILE_COLS) cut.cols = TILE_COLS;
+    const size_t cols = job->m <= TILE_ROWS_FLAT ? TILE_COLS_FLAT : TILE_COLS;
+    if (cut.cols > cols) cut.cols = cols;
     cut.tiles_m = (job->m + cut.rows - 1) / cut.rows;
     cut.tiles_n = (job->n + cut.cols - 1) / cut.cols;
     return cut;
@@ -93,7 +97,7 @@ struct kern_gemm kern_gemm_part(const struct kern_gemm *job, uint32_t part)
 
 size_t kern_gemm_rows(size_t n, size_t k)
 {
-    /* About 128 KiB of C, and enough work to be worth a part. */
+    /* About 128 KiB of C, so that it is still in cache when it is handed on; k does not matter. */
     (void)k;
     const size_t rows = 32768 / (n + 1) / 84 * 84;
     return rows < 84 ? 84 : rows;
