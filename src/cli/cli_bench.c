@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "data/data_tools.h"
 #include "store/store_bench.h"
+#include "tensor/kern_bench.h"
 #include "train/bench_train.h"
 
 struct bench {
@@ -216,11 +217,42 @@ static int run_grow(const struct bench *bench, struct err *err)
     return run_store(bench, "grow", store_bench_grow, err);
 }
 
+/* Where the figures of the kernels go, and what became of them. */
+struct kernels {
+    const struct bench *bench;
+    struct err *err;
+    int rc;
+};
+
+static void print_kernel(void *ctx, const struct kern_bench_result *result)
+{
+    struct kernels *kernels = ctx;
+    if (kernels->rc != 0) return;
+    kernels->rc = print_figure(kernels->bench,
+                               &(struct figure){.bench = "kernels",
+                                                .name = result->name,
+                                                .unit = result->unit,
+                                                .value = result->median,
+                                                .min = result->min,
+                                                .max = result->max,
+                                                .repeats = result->repeats},
+                               kernels->err);
+}
+
+static int run_kernels(const struct bench *bench, struct err *err)
+{
+    struct kernels kernels = {.bench = bench, .err = err};
+    const struct kern_bench_opts opts = {.repeats = (uint32_t)bench->repeats};
+    const int rc = kern_bench(&opts, print_kernel, &kernels, err);
+    return rc != 0 ? rc : kernels.rc;
+}
+
 static const struct {
     const char *name;
     int (*run)(const struct bench *bench, struct err *err);
 } benches[] = {{"din", run_din},       {"mlp", run_mlp},   {"input", run_input},
-               {"lookup", run_lookup}, {"push", run_push}, {"grow", run_grow}};
+               {"lookup", run_lookup}, {"push", run_push}, {"grow", run_grow},
+               {"kernels", run_kernels}};
 enum { BENCHES_COUNT = sizeof benches / sizeof benches[0] };
 
 int cli_bench(int argc, char **argv)
@@ -235,7 +267,7 @@ int cli_bench(int argc, char **argv)
     };
     const struct args_command command = {
         .name = "bench",
-        .usage = "din|mlp|input|lookup|push|grow|all [flags]",
+        .usage = "din|mlp|input|lookup|push|grow|kernels|all [flags]",
         .summary = "Measures speed on this machine.",
         .examples = "  shoal bench din\n"
                     "  shoal bench all --json\n",

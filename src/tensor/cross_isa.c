@@ -43,25 +43,49 @@ void fm_backward_isa(size_t rows, size_t fields, size_t e, const float *x, size_
 /* Turned fields: VF fields side by side for each of up to DOT_E components. */
 #define DOT_E 256
 
+static void turn_fields(size_t have, size_t e, const float *x, size_t ec, float *turned)
+{
+    for (size_t l = 0; l < ec; l += VF) {
+        vf square[VF];
+        for (size_t j = 0; j < VF; j++)
+            square[j] = j < have ? vf_load_tail(x + j * e + l, ec - l) : vf_zero();
+        vf_transpose(square);
+        for (size_t i = 0; i < VF; i++) vf_store(turned + (l + i) * VF, square[i]);
+    }
+}
+
+/* FOUR fields from i on against the turned ones, so that as many chains of additions go side by
+ * side; `fields` of them exist. */
+#define FOUR 4
+
+INLINE void dot_fields(size_t fields, size_t e, const float *x, size_t i, size_t j0, size_t l0,
+                       size_t ec, const float *turned, float *out)
+{
+    vf sums[FOUR];
+    const float *field[FOUR];
+    for (size_t q = 0; q < FOUR; q++) {
+        sums[q] = vf_zero();
+        field[q] = x + (q < fields ? i + q : i) * e + l0;
+    }
+    for (size_t l = 0; l < ec; l++) {
+        const vf t = vf_load(turned + l * VF);
+        for (size_t q = 0; q < FOUR; q++) sums[q] = vf_fma(vf_set(field[q][l]), t, sums[q]);
+    }
+    for (size_t q = 0; q < FOUR && q < fields; q++) {
+        const size_t k = i + q - j0;
+        float *to = out + (i + q) * (i + q - 1) / 2 + j0;
+        vf_store_tail(to, l0 == 0 ? sums[q] : vf_add(sums[q], vf_load_tail(to, k)), k);
+    }
+}
+
 /* out[i][j] for the fields j0 .. j0 + VF of one row, over components l0 .. l0 + ec. */
 static void dot_block(size_t fields, size_t e, const float *x, size_t j0, size_t l0, size_t ec,
                       float *out)
 {
-    _Alignas(64) float turned[DOT_E * VF];
-    const size_t have = fields - j0 < VF ? fields - j0 : VF;
-    for (size_t l = 0; l < ec; l++)
-        for (size_t j = 0; j < VF; j++)
-            turned[l * VF + j] = j < have ? x[(j0 + j) * e + l0 + l] : 0;
-    for (size_t i = j0 + 1; i < fields; i++) {
-        const size_t k = i - j0;
-        float *to = out + i * (i - 1) / 2 + j0;
-        vf sums[2] = {vf_zero(), vf_zero()};
-        for (size_t l = 0; l < ec; l++)
-            sums[l % 2] = vf_fma(vf_set(x[i * e + l0 + l]), vf_load(turned + l * VF), sums[l % 2]);
-        vf sum = vf_add(sums[0], sums[1]);
-        if (l0 > 0) sum = vf_add(sum, vf_load_tail(to, k));
-        vf_store_tail(to, sum, k);
-    }
+    _Alignas(64) float turned[(DOT_E + VF) * VF];
+    turn_fields(fields - j0 < VF ? fields - j0 : VF, e, x + j0 * e + l0, ec, turned);
+    for (size_t i = j0 + 1; i < fields; i += FOUR)
+        dot_fields(fields - i, e, x, i, j0, l0, ec, turned, out);
 }
 
 void dot_forward_isa(size_t rows, size_t fields, size_t e, const float *x, size_t ldx, float *out,

@@ -45,7 +45,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Times `run` and reports `work` per second, or seconds, in units of `scale`. */
+/* Times `run` and reports work per nanosecond, for a rate, or nanoseconds per work. */
 static void measure(struct bench *bench, const char *name, const char *unit, double work,
                     case_cb *run)
 {
@@ -65,12 +65,15 @@ static void measure(struct bench *bench, const char *name, const char *unit, dou
         values[i] = (double)(clock_now_ns() - start) / calls;
     }
     qsort(values, repeats, sizeof *values, compare);
+    const double fast = values[0];
+    const double slow = values[repeats - 1];
     const bool rate = strcmp(unit, "GFLOP/s") == 0;
     const struct kern_bench_result result = {
         .name = name,
         .unit = unit,
         .median = rate ? work / values[repeats / 2] : values[repeats / 2] / work,
-        .best = rate ? work / values[0] : values[0] / work,
+        .min = rate ? work / slow : fast / work,
+        .max = rate ? work / fast : slow / work,
         .repeats = repeats,
     };
     bench->cb(bench->ctx, &result);

@@ -18,7 +18,8 @@ struct kern_bench_result {
     const char *name; /* "gemm 512x784x500 forward", borrowed for the call */
     const char *unit; /* "GFLOP/s", "us", "ns/element" */
     double median;
-    double best;
+    double min;
+    double max;
     uint32_t repeats;
 };
 
