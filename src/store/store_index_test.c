@@ -84,7 +84,7 @@ TEST(bytes_per_entry)
     for (uint32_t i = 0; i < 400000; i++) {
         CHECK_INT(store_index_insert(&index, draw(4, i), i), 0);
         const size_t bytes = store_index_bytes(&index);
-        if (i > 100) CHECK(bytes <= 15.4 * (i + 1) + 16384);
+        if (i > 100) CHECK((double)bytes <= 15.4 * (i + 1) + 16384);
         if (i % 50000 == 0) CHECK(bytes <= store_index_bytes_plan(i + 1) + 70000);
     }
     store_index_fini(&index);

@@ -9,7 +9,8 @@ static float *matrix_of(const json_t *rows, size_t *cols_out)
 {
     *cols_out = json_array_size(json_array_get(rows, 0));
     CHECK(*cols_out > 0);
-    float *values = array_bytes(json_array_size(rows) * *cols_out * sizeof *values);
+    const size_t bytes = json_array_size(rows) * *cols_out * sizeof(float);
+    float *values = memset(array_bytes(bytes), 0, bytes);
     for (size_t i = 0; i < json_array_size(rows); i++) {
         for (size_t j = 0; j < *cols_out; j++) {
             const json_t *value = json_array_get(json_array_get(rows, i), j);

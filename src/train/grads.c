@@ -68,8 +68,10 @@ int grads_create(const struct grads_opts *opts, struct grads **grads_out, struct
 void grads_destroy(struct grads *grads)
 {
     if (grads == NULL) return;
-    for (uint32_t p = 0; p < grads->params_count; p++) mem_free(grads->params[p]);
-    for (uint32_t t = 0; t < grads->tables_count; t++) {
+    for (uint32_t p = 0; grads->params != NULL && p < grads->params_count; p++) {
+        mem_free(grads->params[p]);
+    }
+    for (uint32_t t = 0; grads->tables != NULL && t < grads->tables_count; t++) {
         mem_free(grads->tables[t].keys);
         mem_free(grads->tables[t].rows);
         mem_free(grads->tables[t].unique_keys);
