@@ -245,7 +245,7 @@ static void check_element(struct check *check, const char *variable, float *wher
     const double down = (loss - loss_at(check, where, *where - h)) / (double)h;
     const double want = 0.5 * (up + down);
     check->checked++;
-    if (fabs(up - down) > 0.2 * (fabs(up) + fabs(down)) + 2e-3) {
+    if (fabs(up - down) > 0.2 * (fabs(up) + fabs(down)) + 1e-3) {
         check->kinks++;
         return;
     }
