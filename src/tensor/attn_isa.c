@@ -191,7 +191,7 @@ INLINE void strip_product(size_t np, size_t nv, size_t k, const float *const x[T
     for (size_t i = 0; i < np; i++) {
         for (size_t v = 0; v < nv; v++) {
             const size_t at = j + v * VF;
-            const vf sum = c != NULL ? vf_max(sums[i][v], vf_zero()) : sums[i][v];
+            const vf sum = c != NULL ? vf_relu(sums[i][v]) : sums[i][v];
             vf_store_tail(to + i * ldto + at, sum, width - at);
         }
     }
@@ -314,7 +314,7 @@ INLINE vf group_scores(const struct kern_attn *attn, const struct work *work, si
     layer(a1, a0, attn->w1, 1, a1, attn->b1, work->z0_turned, work->z1_turned);
     vf score = vf_set(attn->b2[0]);
     for (size_t j = 0; j < a1; j++) {
-        const vf z1 = vf_max(vf_load(work->z1_turned + j * VF), vf_zero());
+        const vf z1 = vf_relu(vf_load(work->z1_turned + j * VF));
         score = vf_fma(vf_set(attn->w2[j]), z1, score);
     }
     return score;
@@ -567,7 +567,7 @@ INLINE void group_backward(const struct kern_attn *attn, const struct work *work
     vf_store(work->sum_b2, vf_add(vf_load(work->sum_b2), d));
     for (size_t j = 0; j < a1; j++) {
         const size_t at = j * VF;
-        const vf z1 = vf_max(vf_load(work->z1_turned + at), vf_zero());
+        const vf z1 = vf_relu(vf_load(work->z1_turned + at));
         const vf dz1 = vf_keep(vf_gt(z1, vf_zero()), vf_mul(d, vf_set(attn->w2[j])));
         vf_store(work->sum_w2 + at, vf_fma(d, z1, vf_load(work->sum_w2 + at)));
         vf_store(work->sum_b1 + at, vf_add(vf_load(work->sum_b1 + at), dz1));

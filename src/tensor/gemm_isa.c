@@ -33,7 +33,7 @@
 #define NR (NV * VF)
 #define SLOT ((MR + VF - 1) / VF * VF) /* floats that packed A has per step of k */
 #define KC 320
-#define MC 168           /* rows of A packed at once: a multiple of 14 and 6 */
+#define MC 168            /* rows of A packed at once: a multiple of 14 and 6 */
 #define ROWS_IN_PLACE 100 /* so few rows of A do not pay for packing B */
 #define KC_IN_PLACE 64
 #define LD_ALIAS 1024
@@ -60,7 +60,7 @@ INLINE vf finish(const struct tile *tile, vf x, size_t row, size_t col, size_t c
     if (tile->load) x = vf_add(vf_load_tail(tile->c + c_at, cols), x);
     if (!tile->last) return x;
     if (tile->bias != NULL) x = vf_add(x, vf_load_tail(tile->bias + col, cols));
-    if (tile->relu) x = vf_max(x, vf_zero());
+    if (tile->relu) x = vf_relu(x);
     if (tile->mask != NULL) {
         const vf mask = vf_load_tail(tile->mask + row * tile->ldmask + col, cols);
         x = vf_keep(vf_gt(mask, vf_zero()), x);

@@ -12,14 +12,10 @@
 static double act_ref(enum kern_act act, double x)
 {
     switch (act) {
-    case KERN_NONE:
-        return x;
-    case KERN_RELU:
-        return x > 0 ? x : 0;
-    case KERN_SIGMOID:
-        return 1 / (1 + exp(-x));
-    case KERN_TANH:
-        return tanh(x);
+    case KERN_NONE: return x;
+    case KERN_RELU: return x > 0 ? x : 0;
+    case KERN_SIGMOID: return 1 / (1 + exp(-x));
+    case KERN_TANH: return tanh(x);
     }
     return x;
 }
@@ -560,9 +556,7 @@ static void update_one(const struct kern_update *u, float *value, float *slot0, 
     double s0 = slot0 == NULL ? 0 : (double)*slot0;
     double s1 = slot1 == NULL ? 0 : (double)*slot1;
     switch (u->rule) {
-    case KERN_SGD:
-        w -= lr * g;
-        break;
+    case KERN_SGD: w -= lr * g; break;
     case KERN_MOMENTUM:
         s0 = (double)u->momentum * s0 + g;
         w -= lr * s0;
@@ -595,8 +589,7 @@ static void update_one(const struct kern_update *u, float *value, float *slot0, 
                 : 0;
         break;
     }
-    case KERN_RULE_COUNT:
-        break;
+    case KERN_RULE_COUNT: break;
     }
     *value = (float)w;
     if (slot0 != NULL) *slot0 = (float)s0;

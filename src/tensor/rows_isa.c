@@ -6,21 +6,11 @@
 /* Calls body(width) with width a constant where it is one of the common ones. */
 #define WITH_WIDTH(width, body)                                                                    \
     switch (width) {                                                                               \
-    case 4:                                                                                        \
-        body(4);                                                                                   \
-        break;                                                                                     \
-    case 8:                                                                                        \
-        body(8);                                                                                   \
-        break;                                                                                     \
-    case 16:                                                                                       \
-        body(16);                                                                                  \
-        break;                                                                                     \
-    case 32:                                                                                       \
-        body(32);                                                                                  \
-        break;                                                                                     \
-    default:                                                                                       \
-        body(width);                                                                               \
-        break;                                                                                     \
+    case 4: body(4); break;                                                                        \
+    case 8: body(8); break;                                                                        \
+    case 16: body(16); break;                                                                      \
+    case 32: body(32); break;                                                                      \
+    default: body(width); break;                                                                   \
     }
 
 INLINE void gather_rows(size_t rows, size_t width, const float *table, size_t ldtable,

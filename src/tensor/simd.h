@@ -17,6 +17,7 @@
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define ISA_PASTE(name, isa) name##_##isa
 #define ISA_EXPAND(name, isa) ISA_PASTE(name, isa)
@@ -24,52 +25,27 @@
 
 #define INLINE static inline __attribute__((always_inline, unused))
 
+/* What differs: names of types and instructions, partial loads, comparisons, sums over lanes. */
 #if defined(ISA_avx512)
 
 #define VF 16
+#define MM(op) _mm512_##op
+#define MM_SI(op) _mm512_##op##_si512
 typedef __m512 vf;
 typedef __m512i vi;
 typedef __mmask16 vm;
 
-INLINE __mmask16 lanes(size_t n)
+INLINE vm vm_first(size_t n) /* the first n lanes; n <= VF */
 {
-    return (__mmask16)_bzhi_u32(0xffff, (uint32_t)n);
-}
-INLINE vf vf_load(const float *p)
-{
-    return _mm512_loadu_ps(p);
+    return (vm)_bzhi_u32(0xffff, (uint32_t)n);
 }
 INLINE vf vf_loadn(const float *p, size_t n)
 {
-    return _mm512_maskz_loadu_ps(lanes(n), p);
-}
-INLINE void vf_store(float *p, vf x)
-{
-    _mm512_storeu_ps(p, x);
+    return _mm512_maskz_loadu_ps(vm_first(n), p);
 }
 INLINE void vf_storen(float *p, vf x, size_t n)
 {
-    _mm512_mask_storeu_ps(p, lanes(n), x);
-}
-INLINE vf vf_set(float x)
-{
-    return _mm512_set1_ps(x);
-}
-INLINE vf vf_add(vf a, vf b)
-{
-    return _mm512_add_ps(a, b);
-}
-INLINE vf vf_sub(vf a, vf b)
-{
-    return _mm512_sub_ps(a, b);
-}
-INLINE vf vf_mul(vf a, vf b)
-{
-    return _mm512_mul_ps(a, b);
-}
-INLINE vf vf_div(vf a, vf b)
-{
-    return _mm512_div_ps(a, b);
+    _mm512_mask_storeu_ps(p, vm_first(n), x);
 }
 INLINE vf vf_fma(vf a, vf b, vf c) /* a b + c */
 {
@@ -78,18 +54,6 @@ INLINE vf vf_fma(vf a, vf b, vf c) /* a b + c */
 INLINE vf vf_fnma(vf a, vf b, vf c) /* c - a b */
 {
     return _mm512_fnmadd_ps(a, b, c);
-}
-INLINE vf vf_max(vf a, vf b) /* b when a is NaN or both are 0 */
-{
-    return _mm512_max_ps(a, b);
-}
-INLINE vf vf_min(vf a, vf b)
-{
-    return _mm512_min_ps(a, b);
-}
-INLINE vf vf_sqrt(vf a)
-{
-    return _mm512_sqrt_ps(a);
 }
 INLINE vm vf_gt(vf a, vf b)
 {
@@ -107,10 +71,6 @@ INLINE vf vf_keep(vm m, vf a) /* m ? a : 0 */
 {
     return _mm512_maskz_mov_ps(m, a);
 }
-INLINE vm vm_first(size_t n) /* the first n lanes; n <= VF */
-{
-    return lanes(n);
-}
 INLINE uint32_t vm_bits(vm m)
 {
     return m;
@@ -119,82 +79,9 @@ INLINE vm vm_from_bits(uint32_t bits)
 {
     return (vm)bits;
 }
-INLINE vi vf_bits(vf a)
-{
-    return _mm512_castps_si512(a);
-}
-INLINE vf vi_float(vi a) /* the same bits */
-{
-    return _mm512_castsi512_ps(a);
-}
-INLINE vi vi_set(int32_t x)
-{
-    return _mm512_set1_epi32(x);
-}
-INLINE vi vi_load(const void *p)
-{
-    return _mm512_loadu_si512(p);
-}
-INLINE void vi_store(void *p, vi a)
-{
-    _mm512_storeu_si512(p, a);
-}
-INLINE vi vi_add(vi a, vi b)
-{
-    return _mm512_add_epi32(a, b);
-}
-INLINE vi vi_sub(vi a, vi b)
-{
-    return _mm512_sub_epi32(a, b);
-}
-INLINE vi vi_and(vi a, vi b)
-{
-    return _mm512_and_si512(a, b);
-}
-INLINE vi vi_or(vi a, vi b)
-{
-    return _mm512_or_si512(a, b);
-}
-INLINE vi vi_xor(vi a, vi b)
-{
-    return _mm512_xor_si512(a, b);
-}
-#define vi_shl(a, n) _mm512_slli_epi32((a), (n))
-#define vi_shr(a, n) _mm512_srai_epi32((a), (n))
-#define vi_shru(a, n) _mm512_srli_epi32((a), (n))
-INLINE vf vi_to_float(vi a) /* converted */
-{
-    return _mm512_cvtepi32_ps(a);
-}
-INLINE vi vf_round(vf a) /* to the nearest integer */
-{
-    return _mm512_cvtps_epi32(a);
-}
-/* 32 x 32 -> 64 bit products of the even lanes, and of the odd ones. */
-INLINE vi vi_mul_even(vi a, vi b)
-{
-    return _mm512_mul_epu32(a, b);
-}
-INLINE vi vi_odd(vi a)
-{
-    return _mm512_srli_epi64(a, 32);
-}
-/* Even lanes from a, odd lanes from b. */
-INLINE vi vi_blend_odd(vi a, vi b)
-{
-    return _mm512_mask_blend_epi32(0xaaaa, a, b);
-}
-INLINE vi vi_shl_to_odd(vi a)
-{
-    return _mm512_slli_epi64(a, 32);
-}
-INLINE vi vi_index(void)
-{
-    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-}
 INLINE float vf_sum(vf a)
 {
-    __m256 x = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    const __m256 x = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
     __m128 y = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
     y = _mm_add_ps(y, _mm_movehl_ps(y, y));
     return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
@@ -203,7 +90,6 @@ INLINE float vf_max_lanes(vf a)
 {
     return _mm512_reduce_max_ps(a);
 }
-
 /* r[i] becomes column i of the square that the vectors were rows of. */
 INLINE void vf_transpose(vf r[16])
 {
@@ -233,50 +119,24 @@ INLINE void vf_transpose(vf r[16])
 #elif defined(ISA_avx2)
 
 #define VF 8
+#define MM(op) _mm256_##op
+#define MM_SI(op) _mm256_##op##_si256
 typedef __m256 vf;
 typedef __m256i vi;
 typedef __m256 vm;
 
-INLINE __m256i lanes(size_t n)
+INLINE vm vm_first(size_t n)
 {
     static const int32_t ones[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
-    return _mm256_loadu_si256((const __m256i *)(ones + 8 - n));
-}
-INLINE vf vf_load(const float *p)
-{
-    return _mm256_loadu_ps(p);
+    return _mm256_loadu_ps((const float *)(const void *)(ones + 8 - n));
 }
 INLINE vf vf_loadn(const float *p, size_t n)
 {
-    return _mm256_maskload_ps(p, lanes(n));
-}
-INLINE void vf_store(float *p, vf x)
-{
-    _mm256_storeu_ps(p, x);
+    return _mm256_maskload_ps(p, _mm256_castps_si256(vm_first(n)));
 }
 INLINE void vf_storen(float *p, vf x, size_t n)
 {
-    _mm256_maskstore_ps(p, lanes(n), x);
-}
-INLINE vf vf_set(float x)
-{
-    return _mm256_set1_ps(x);
-}
-INLINE vf vf_add(vf a, vf b)
-{
-    return _mm256_add_ps(a, b);
-}
-INLINE vf vf_sub(vf a, vf b)
-{
-    return _mm256_sub_ps(a, b);
-}
-INLINE vf vf_mul(vf a, vf b)
-{
-    return _mm256_mul_ps(a, b);
-}
-INLINE vf vf_div(vf a, vf b)
-{
-    return _mm256_div_ps(a, b);
+    _mm256_maskstore_ps(p, _mm256_castps_si256(vm_first(n)), x);
 }
 INLINE vf vf_fma(vf a, vf b, vf c)
 {
@@ -285,18 +145,6 @@ INLINE vf vf_fma(vf a, vf b, vf c)
 INLINE vf vf_fnma(vf a, vf b, vf c)
 {
     return _mm256_fnmadd_ps(a, b, c);
-}
-INLINE vf vf_max(vf a, vf b)
-{
-    return _mm256_max_ps(a, b);
-}
-INLINE vf vf_min(vf a, vf b)
-{
-    return _mm256_min_ps(a, b);
-}
-INLINE vf vf_sqrt(vf a)
-{
-    return _mm256_sqrt_ps(a);
 }
 INLINE vm vf_gt(vf a, vf b)
 {
@@ -310,94 +158,11 @@ INLINE vf vf_select(vm m, vf a, vf b)
 {
     return _mm256_blendv_ps(b, a, m);
 }
-INLINE vf vf_keep(vm m, vf a)
-{
-    return _mm256_and_ps(m, a);
-}
-INLINE vm vm_first(size_t n)
-{
-    return _mm256_castsi256_ps(lanes(n));
-}
-INLINE uint32_t vm_bits(vm m)
-{
-    return (uint32_t)_mm256_movemask_ps(m);
-}
 INLINE vm vm_from_bits(uint32_t bits)
 {
-    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-    return _mm256_castsi256_ps(
-        _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int32_t)bits), bit), bit));
-}
-INLINE vi vf_bits(vf a)
-{
-    return _mm256_castps_si256(a);
-}
-INLINE vf vi_float(vi a)
-{
-    return _mm256_castsi256_ps(a);
-}
-INLINE vi vi_set(int32_t x)
-{
-    return _mm256_set1_epi32(x);
-}
-INLINE vi vi_load(const void *p)
-{
-    return _mm256_loadu_si256(p);
-}
-INLINE void vi_store(void *p, vi a)
-{
-    _mm256_storeu_si256(p, a);
-}
-INLINE vi vi_add(vi a, vi b)
-{
-    return _mm256_add_epi32(a, b);
-}
-INLINE vi vi_sub(vi a, vi b)
-{
-    return _mm256_sub_epi32(a, b);
-}
-INLINE vi vi_and(vi a, vi b)
-{
-    return _mm256_and_si256(a, b);
-}
-INLINE vi vi_or(vi a, vi b)
-{
-    return _mm256_or_si256(a, b);
-}
-INLINE vi vi_xor(vi a, vi b)
-{
-    return _mm256_xor_si256(a, b);
-}
-#define vi_shl(a, n) _mm256_slli_epi32((a), (n))
-#define vi_shr(a, n) _mm256_srai_epi32((a), (n))
-#define vi_shru(a, n) _mm256_srli_epi32((a), (n))
-INLINE vf vi_to_float(vi a)
-{
-    return _mm256_cvtepi32_ps(a);
-}
-INLINE vi vf_round(vf a)
-{
-    return _mm256_cvtps_epi32(a);
-}
-INLINE vi vi_mul_even(vi a, vi b)
-{
-    return _mm256_mul_epu32(a, b);
-}
-INLINE vi vi_odd(vi a)
-{
-    return _mm256_srli_epi64(a, 32);
-}
-INLINE vi vi_blend_odd(vi a, vi b)
-{
-    return _mm256_blend_epi32(a, b, 0xaa);
-}
-INLINE vi vi_shl_to_odd(vi a)
-{
-    return _mm256_slli_epi64(a, 32);
-}
-INLINE vi vi_index(void)
-{
-    return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const vi bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const vi set = _mm256_and_si256(_mm256_set1_epi32((int32_t)bits), bit);
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, bit));
 }
 INLINE float vf_sum(vf a)
 {
@@ -411,7 +176,6 @@ INLINE float vf_max_lanes(vf a)
     y = _mm_max_ps(y, _mm_movehl_ps(y, y));
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
 }
-
 INLINE void vf_transpose(vf r[8])
 {
     __m256 t[8];
@@ -434,13 +198,16 @@ INLINE void vf_transpose(vf r[8])
 #else
 
 #define VF 4
+#define MM(op) _mm_##op
+#define MM_SI(op) _mm_##op##_si128
 typedef __m128 vf;
 typedef __m128i vi;
 typedef __m128 vm;
 
-INLINE vf vf_load(const float *p)
+INLINE vm vm_first(size_t n)
 {
-    return _mm_loadu_ps(p);
+    const vi index = _mm_setr_epi32(0, 1, 2, 3);
+    return _mm_castsi128_ps(_mm_cmplt_epi32(index, _mm_set1_epi32((int32_t)n)));
 }
 INLINE vf vf_loadn(const float *p, size_t n)
 {
@@ -448,35 +215,11 @@ INLINE vf vf_loadn(const float *p, size_t n)
     for (size_t i = 0; i < n; i++) part[i] = p[i];
     return _mm_loadu_ps(part);
 }
-INLINE void vf_store(float *p, vf x)
-{
-    _mm_storeu_ps(p, x);
-}
 INLINE void vf_storen(float *p, vf x, size_t n)
 {
     float part[4];
     _mm_storeu_ps(part, x);
     for (size_t i = 0; i < n; i++) p[i] = part[i];
-}
-INLINE vf vf_set(float x)
-{
-    return _mm_set1_ps(x);
-}
-INLINE vf vf_add(vf a, vf b)
-{
-    return _mm_add_ps(a, b);
-}
-INLINE vf vf_sub(vf a, vf b)
-{
-    return _mm_sub_ps(a, b);
-}
-INLINE vf vf_mul(vf a, vf b)
-{
-    return _mm_mul_ps(a, b);
-}
-INLINE vf vf_div(vf a, vf b)
-{
-    return _mm_div_ps(a, b);
 }
 INLINE vf vf_fma(vf a, vf b, vf c)
 {
@@ -485,18 +228,6 @@ INLINE vf vf_fma(vf a, vf b, vf c)
 INLINE vf vf_fnma(vf a, vf b, vf c)
 {
     return _mm_sub_ps(c, _mm_mul_ps(a, b));
-}
-INLINE vf vf_max(vf a, vf b)
-{
-    return _mm_max_ps(a, b);
-}
-INLINE vf vf_min(vf a, vf b)
-{
-    return _mm_min_ps(a, b);
-}
-INLINE vf vf_sqrt(vf a)
-{
-    return _mm_sqrt_ps(a);
 }
 INLINE vm vf_gt(vf a, vf b)
 {
@@ -510,96 +241,11 @@ INLINE vf vf_select(vm m, vf a, vf b)
 {
     return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
 }
-INLINE vf vf_keep(vm m, vf a)
-{
-    return _mm_and_ps(m, a);
-}
-INLINE vm vm_first(size_t n)
-{
-    return _mm_castsi128_ps(
-        _mm_cmplt_epi32(_mm_setr_epi32(0, 1, 2, 3), _mm_set1_epi32((int32_t)n)));
-}
-INLINE uint32_t vm_bits(vm m)
-{
-    return (uint32_t)_mm_movemask_ps(m);
-}
 INLINE vm vm_from_bits(uint32_t bits)
 {
-    const __m128i bit = _mm_setr_epi32(1, 2, 4, 8);
-    return _mm_castsi128_ps(
-        _mm_cmpeq_epi32(_mm_and_si128(_mm_set1_epi32((int32_t)bits), bit), bit));
-}
-INLINE vi vf_bits(vf a)
-{
-    return _mm_castps_si128(a);
-}
-INLINE vf vi_float(vi a)
-{
-    return _mm_castsi128_ps(a);
-}
-INLINE vi vi_set(int32_t x)
-{
-    return _mm_set1_epi32(x);
-}
-INLINE vi vi_load(const void *p)
-{
-    return _mm_loadu_si128(p);
-}
-INLINE void vi_store(void *p, vi a)
-{
-    _mm_storeu_si128(p, a);
-}
-INLINE vi vi_add(vi a, vi b)
-{
-    return _mm_add_epi32(a, b);
-}
-INLINE vi vi_sub(vi a, vi b)
-{
-    return _mm_sub_epi32(a, b);
-}
-INLINE vi vi_and(vi a, vi b)
-{
-    return _mm_and_si128(a, b);
-}
-INLINE vi vi_or(vi a, vi b)
-{
-    return _mm_or_si128(a, b);
-}
-INLINE vi vi_xor(vi a, vi b)
-{
-    return _mm_xor_si128(a, b);
-}
-#define vi_shl(a, n) _mm_slli_epi32((a), (n))
-#define vi_shr(a, n) _mm_srai_epi32((a), (n))
-#define vi_shru(a, n) _mm_srli_epi32((a), (n))
-INLINE vf vi_to_float(vi a)
-{
-    return _mm_cvtepi32_ps(a);
-}
-INLINE vi vf_round(vf a)
-{
-    return _mm_cvtps_epi32(a);
-}
-INLINE vi vi_mul_even(vi a, vi b)
-{
-    return _mm_mul_epu32(a, b);
-}
-INLINE vi vi_odd(vi a)
-{
-    return _mm_srli_epi64(a, 32);
-}
-INLINE vi vi_blend_odd(vi a, vi b)
-{
-    const vi odd = _mm_setr_epi32(0, -1, 0, -1);
-    return _mm_or_si128(_mm_andnot_si128(odd, a), _mm_and_si128(odd, b));
-}
-INLINE vi vi_shl_to_odd(vi a)
-{
-    return _mm_slli_epi64(a, 32);
-}
-INLINE vi vi_index(void)
-{
-    return _mm_setr_epi32(0, 1, 2, 3);
+    const vi bit = _mm_setr_epi32(1, 2, 4, 8);
+    const vi set = _mm_and_si128(_mm_set1_epi32((int32_t)bits), bit);
+    return _mm_castsi128_ps(_mm_cmpeq_epi32(set, bit));
 }
 INLINE float vf_sum(vf a)
 {
@@ -611,7 +257,6 @@ INLINE float vf_max_lanes(vf a)
     a = _mm_max_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps(a, a, 1)));
 }
-
 INLINE void vf_transpose(vf r[4])
 {
     _MM_TRANSPOSE4_PS(r[0], r[1], r[2], r[3]);
@@ -619,6 +264,108 @@ INLINE void vf_transpose(vf r[4])
 
 #endif
 
+#if VF < 16 /* Masks are vectors. */
+INLINE vf vf_keep(vm m, vf a)
+{
+    return MM(and_ps)(m, a);
+}
+INLINE uint32_t vm_bits(vm m)
+{
+    return (uint32_t)MM(movemask_ps)(m);
+}
+#endif
+
+/* What is the same but for the prefix of its instructions. */
+INLINE vf vf_load(const float *p)
+{
+    return MM(loadu_ps)(p);
+}
+INLINE void vf_store(float *p, vf x)
+{
+    MM(storeu_ps)(p, x);
+}
+INLINE vf vf_set(float x)
+{
+    return MM(set1_ps)(x);
+}
+INLINE vf vf_add(vf a, vf b)
+{
+    return MM(add_ps)(a, b);
+}
+INLINE vf vf_sub(vf a, vf b)
+{
+    return MM(sub_ps)(a, b);
+}
+INLINE vf vf_mul(vf a, vf b)
+{
+    return MM(mul_ps)(a, b);
+}
+INLINE vf vf_div(vf a, vf b)
+{
+    return MM(div_ps)(a, b);
+}
+INLINE vf vf_max(vf a, vf b) /* b where a is NaN */
+{
+    return MM(max_ps)(a, b);
+}
+INLINE vf vf_min(vf a, vf b) /* b where a is NaN */
+{
+    return MM(min_ps)(a, b);
+}
+INLINE vf vf_relu(vf a) /* NaN stays NaN */
+{
+    return MM(max_ps)(MM(setzero_ps)(), a);
+}
+INLINE vf vf_sqrt(vf a)
+{
+    return MM(sqrt_ps)(a);
+}
+INLINE vi vf_bits(vf a)
+{
+    return MM_SI(castps)(a);
+}
+INLINE vi vf_round(vf a) /* to the nearest integer */
+{
+    return MM(cvtps_epi32)(a);
+}
+INLINE vi vi_set(int32_t x)
+{
+    return MM(set1_epi32)(x);
+}
+INLINE vi vi_load(const void *p)
+{
+    return MM_SI(loadu)(p);
+}
+INLINE vi vi_add(vi a, vi b)
+{
+    return MM(add_epi32)(a, b);
+}
+INLINE vi vi_sub(vi a, vi b)
+{
+    return MM(sub_epi32)(a, b);
+}
+INLINE vi vi_and(vi a, vi b)
+{
+    return MM_SI(and)(a, b);
+}
+INLINE vi vi_or(vi a, vi b)
+{
+    return MM_SI(or)(a, b);
+}
+INLINE vf vi_to_float(vi a) /* converted */
+{
+    return MM(cvtepi32_ps)(a);
+}
+#define vi_shl(a, n) MM(slli_epi32)((a), (n))
+#define vi_shr(a, n) MM(srai_epi32)((a), (n))
+#define vi_shru(a, n) MM(srli_epi32)((a), (n))
+
+INLINE vf vi_float(vi a) /* the same bits */
+{
+    vf x;
+    memcpy(&x, &a, sizeof x);
+    return x;
+}
 INLINE vf vf_zero(void)
 {
     return vf_set(0.0f);

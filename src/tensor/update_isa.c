@@ -20,7 +20,7 @@ INLINE vf gradient(const struct kern_update *u, bool bare, vf w, vf grad)
 {
     vf g = vf_mul(grad, vf_set(u->scale));
     if (bare) return g;
-    if (u->clip > 0) g = vf_min(vf_max(g, vf_set(-u->clip)), vf_set(u->clip));
+    if (u->clip > 0) g = vf_min(vf_set(u->clip), vf_max(vf_set(-u->clip), g)); /* NaN stays */
     if (u->rule == KERN_FTRL) return g;
     return vf_add(vf_fma(vf_set(u->l2), w, g), sign_times(u->l1, w));
 }
@@ -50,9 +50,7 @@ INLINE struct lane apply(enum kern_rule rule, bool bare, const struct kern_updat
     const vf lr = vf_set(u->lr);
     const vf g = gradient(u, bare, p.w, grad);
     switch (rule) {
-    case KERN_SGD:
-        p.w = vf_fnma(lr, g, p.w);
-        break;
+    case KERN_SGD: p.w = vf_fnma(lr, g, p.w); break;
     case KERN_MOMENTUM:
         p.s0 = vf_fma(vf_set(u->momentum), p.s0, g);
         p.w = vf_fnma(lr, p.s0, p.w);
@@ -78,11 +76,8 @@ INLINE struct lane apply(enum kern_rule rule, bool bare, const struct kern_updat
         p.w = vf_sub(p.w, bare ? move : vf_fma(vf_set(u->decay), p.w, move));
         break;
     }
-    case KERN_FTRL:
-        p = ftrl(u, p, g);
-        break;
-    case KERN_RULE_COUNT:
-        break;
+    case KERN_FTRL: p = ftrl(u, p, g); break;
+    case KERN_RULE_COUNT: break;
     }
     return p;
 }
@@ -112,22 +107,14 @@ INLINE void update_lanes(enum kern_rule rule, bool bare, const struct kern_updat
 /* Calls body(rule, bare) with both constants. */
 #define WITH_RULE(u, body)                                                                         \
     switch ((u)->rule) {                                                                           \
-    case KERN_SGD:                                                                                 \
-        WITH_BARE(u, body, KERN_SGD) break;                                                        \
-    case KERN_MOMENTUM:                                                                            \
-        WITH_BARE(u, body, KERN_MOMENTUM) break;                                                   \
-    case KERN_NESTEROV:                                                                            \
-        WITH_BARE(u, body, KERN_NESTEROV) break;                                                   \
-    case KERN_ADAGRAD:                                                                             \
-        WITH_BARE(u, body, KERN_ADAGRAD) break;                                                    \
-    case KERN_RMSPROP:                                                                             \
-        WITH_BARE(u, body, KERN_RMSPROP) break;                                                    \
-    case KERN_ADAM:                                                                                \
-        WITH_BARE(u, body, KERN_ADAM) break;                                                       \
-    case KERN_FTRL:                                                                                \
-        WITH_BARE(u, body, KERN_FTRL) break;                                                       \
-    case KERN_RULE_COUNT:                                                                          \
-        break;                                                                                     \
+    case KERN_SGD: WITH_BARE(u, body, KERN_SGD) break;                                             \
+    case KERN_MOMENTUM: WITH_BARE(u, body, KERN_MOMENTUM) break;                                   \
+    case KERN_NESTEROV: WITH_BARE(u, body, KERN_NESTEROV) break;                                   \
+    case KERN_ADAGRAD: WITH_BARE(u, body, KERN_ADAGRAD) break;                                     \
+    case KERN_RMSPROP: WITH_BARE(u, body, KERN_RMSPROP) break;                                     \
+    case KERN_ADAM: WITH_BARE(u, body, KERN_ADAM) break;                                           \
+    case KERN_FTRL: WITH_BARE(u, body, KERN_FTRL) break;                                           \
+    case KERN_RULE_COUNT: break;                                                                   \
     }
 #define WITH_BARE(u, body, rule)                                                                   \
     if (is_bare(u)) {                                                                              \

@@ -172,8 +172,7 @@ TEST(rules_equal_tensorflow)
                 .power = number(settings, "learning_rate_power", 0),
             };
             for (size_t step = 0; step < STEPS; step++) {
-                if (rule == KERN_ADAM)
-                    update.lr = adam_rate(settings, lr, step);
+                if (rule == KERN_ADAM) update.lr = adam_rate(settings, lr, step);
                 matrix(json_array_get(json_object_get(golden, "dense_gradients"), step), grad);
                 matrix(json_array_get(json_object_get(job, "dense"), step), want);
                 kern->update(&update, N, w, slot0, slot1, grad);

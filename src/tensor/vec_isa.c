@@ -71,14 +71,10 @@ void copy_rows_isa(size_t rows, size_t width, const float *src, size_t ldsrc, fl
 INLINE vf act_of(enum kern_act act, vf x)
 {
     switch (act) {
-    case KERN_NONE:
-        break;
-    case KERN_RELU:
-        return vf_max(x, vf_zero());
-    case KERN_SIGMOID:
-        return vf_sigmoid(x);
-    case KERN_TANH:
-        return vf_tanh(x);
+    case KERN_NONE: break;
+    case KERN_RELU: return vf_relu(x);
+    case KERN_SIGMOID: return vf_sigmoid(x);
+    case KERN_TANH: return vf_tanh(x);
     }
     return x;
 }
@@ -100,18 +96,10 @@ void act_forward_isa(enum kern_act act, size_t rows, size_t width, const float *
                      const float *bias, float *y, size_t ldy)
 {
     switch (act) {
-    case KERN_NONE:
-        act_rows(KERN_NONE, rows, width, x, ldx, bias, y, ldy);
-        break;
-    case KERN_RELU:
-        act_rows(KERN_RELU, rows, width, x, ldx, bias, y, ldy);
-        break;
-    case KERN_SIGMOID:
-        act_rows(KERN_SIGMOID, rows, width, x, ldx, bias, y, ldy);
-        break;
-    case KERN_TANH:
-        act_rows(KERN_TANH, rows, width, x, ldx, bias, y, ldy);
-        break;
+    case KERN_NONE: act_rows(KERN_NONE, rows, width, x, ldx, bias, y, ldy); break;
+    case KERN_RELU: act_rows(KERN_RELU, rows, width, x, ldx, bias, y, ldy); break;
+    case KERN_SIGMOID: act_rows(KERN_SIGMOID, rows, width, x, ldx, bias, y, ldy); break;
+    case KERN_TANH: act_rows(KERN_TANH, rows, width, x, ldx, bias, y, ldy); break;
     }
 }
 
@@ -119,14 +107,10 @@ void act_forward_isa(enum kern_act act, size_t rows, size_t width, const float *
 INLINE vf slope_times(enum kern_act act, vf y, vf dy)
 {
     switch (act) {
-    case KERN_NONE:
-        break;
-    case KERN_RELU:
-        return vf_keep(vf_gt(y, vf_zero()), dy);
-    case KERN_SIGMOID:
-        return vf_mul(dy, vf_mul(y, vf_sub(vf_set(1.0f), y)));
-    case KERN_TANH:
-        return vf_mul(dy, vf_fnma(y, y, vf_set(1.0f)));
+    case KERN_NONE: break;
+    case KERN_RELU: return vf_keep(vf_gt(y, vf_zero()), dy);
+    case KERN_SIGMOID: return vf_mul(dy, vf_mul(y, vf_sub(vf_set(1.0f), y)));
+    case KERN_TANH: return vf_mul(dy, vf_fnma(y, y, vf_set(1.0f)));
     }
     return dy;
 }
