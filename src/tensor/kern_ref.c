@@ -13,7 +13,7 @@ static double act_ref(enum kern_act act, double x)
 {
     switch (act) {
     case KERN_NONE: return x;
-    case KERN_RELU: return x > 0 ? x : 0;
+    case KERN_RELU: return x <= 0 ? 0 : x; /* NaN stays NaN */
     case KERN_SIGMOID: return 1 / (1 + exp(-x));
     case KERN_TANH: return tanh(x);
     }

@@ -26,7 +26,7 @@ double loss_sigmoid_isa(size_t rows, const float *logit, const float *label, con
         const vf y = vf_load_tail(label + i, k);
         const vf w = weight_of(weight, i, k);
         const vf p = vf_sigmoid(x);
-        const vf loss = vf_add(vf_fnma(x, y, vf_max(x, vf_zero())), vf_softplus_tail(x));
+        const vf loss = vf_add(vf_fnma(x, y, vf_relu(x)), vf_softplus_tail(x));
         total = add_lanes(total, vf_mul(w, loss), k);
         if (prob != NULL) vf_store_tail(prob + i, p, k);
         if (dlogit != NULL)

@@ -150,6 +150,30 @@ TEST(activations_are_accurate)
     }
 }
 
+/* A NaN that goes into a ReLU comes out, so that the loss shows it. */
+TEST(relu_keeps_nan)
+{
+    EACH_KERN(kern)
+    {
+        const float in[3] = {NAN, -1, 2};
+        const float one = 1;
+        float out[3];
+        kern->act_forward(KERN_RELU, 1, 3, in, 3, NULL, out, 3);
+        CHECK(isnan(out[0]) && out[1] == 0 && out[2] == 2);
+        kern->gemm(&(struct kern_gemm){.a = &one,
+                                       .lda = 1,
+                                       .b = in,
+                                       .ldb = 3,
+                                       .c = out,
+                                       .ldc = 3,
+                                       .m = 1,
+                                       .n = 3,
+                                       .k = 1,
+                                       .act = KERN_RELU});
+        CHECK(isnan(out[0]) && out[1] == 0 && out[2] == 2);
+    }
+}
+
 /* Dropout keeps just the elements that the definition keeps, whatever the cut and the first
  * element's number, and backward keeps the same. */
 TEST(dropout_equals_reference)
