@@ -1,5 +1,5 @@
-/* DIN and MLP against what TensorFlow computed: the loss of every step, every final weight and slot,
- * every prediction. A difference is reported with the file and the entry. The update rules are written out here, so that
+/* DIN and MLP against what TensorFlow computed: loss, learning rate and gradient norms of every step,
+ * every final weight and slot, every prediction. A difference is reported with the file and the entry. The update rules are written out here, so that
  * this tests data, graph and model and nothing else. */
 #include <jansson.h>
 #include <math.h>
@@ -142,12 +142,18 @@ static void adam(double lr, uint32_t t, float *w, float *m, float *v, float g)
     *w -= (float)rate * *m / (sqrtf(*v) + 1e-8f);
 }
 
+static double rate_of(const struct job *job, uint32_t step)
+{
+    return job->adam ? 1e-3 : 0.1 * pow(0.9, (step - 1) / 10000.0);
+}
+
 static void update(const struct job *job, struct variable *v, uint64_t at, uint32_t step, float g)
 {
+    const double lr = rate_of(job, step);
     if (job->adam) {
-        adam(1e-3, step, &v->value[at], &v->slots[0][at], &v->slots[1][at], g);
+        adam(lr, step, &v->value[at], &v->slots[0][at], &v->slots[1][at], g);
     } else {
-        adagrad(0.1 * pow(0.9, (step - 1) / 10000.0), &v->value[at], &v->slots[0][at], g);
+        adagrad(lr, &v->value[at], &v->slots[0][at], g);
     }
 }
 
@@ -195,20 +201,68 @@ static struct exec_feed feed_of(struct job *job, const struct batch *batch, uint
                               .step = step};
 }
 
-/* The losses of steps.jsonl, one object a line. */
-static void check_loss(const char *path, FILE *steps, uint32_t step, double got)
+/* ---- steps.jsonl: an object a line ---- */
+
+static void check_number(const char *path, uint32_t step, const json_t *object, const char *key,
+                         double got, double tolerance)
+{
+    const json_t *want = json_object_get(object, key);
+    if (want == NULL) return; /* not every job's steps tell everything */
+    if (!(fabs(got - json_number_value(want)) <= tolerance)) {
+        test_fail(__FILE__, __LINE__, "%s: step %u: %s %.9g, want %.9g", path, step, key, got,
+                  json_number_value(want));
+    }
+}
+
+/* The norm of a gradient: of a parameter whole, of a table's rows with duplicates summed. */
+static void check_norm(const char *path, uint32_t step, const json_t *norms, const char *name,
+                       struct exec_value grad)
+{
+    double sum = 0;
+    for (uint32_t row = 0; row < grad.rows; row++) {
+        for (uint32_t c = 0; c < grad.cols; c++) {
+            const double g = (double)grad.values[row * grad.stride + c];
+            sum += g * g;
+        }
+    }
+    check_number(path, step, norms, name, sqrt(sum), 1e-5);
+}
+
+static void check_step(const struct job *job, const char *path, FILE *steps, uint32_t step,
+                       const struct exec *exec)
 {
     char line[8192];
     if (fgets(line, sizeof line, steps) == NULL) {
         test_fail(__FILE__, __LINE__, "%s: no line for step %u", path, step);
     }
     json_t *object = json_loads(line, 0, NULL);
-    CHECK(object != NULL);
-    const double want = json_number_value(json_object_get(object, "loss"));
-    if (!(fabs(got - want) <= 1e-5)) {
-        test_fail(__FILE__, __LINE__, "%s: step %u: loss %.9g, want %.9g", path, step, got, want);
+    CHECK(json_object_get(object, "loss") != NULL);
+    check_number(path, step, object, "step", step, 0);
+    check_number(path, step, object, "loss", exec_loss(exec), 1e-5);
+    check_number(path, step, object, "learning_rate", rate_of(job, step), 1e-7);
+    const json_t *norms = json_object_get(object, "gradient_norms");
+    for (uint32_t p = 0; p < graph_params_count(job->model->graph); p++) {
+        const struct variable *v = &job->params[p];
+        check_norm(path, step, norms, v->name,
+                   (struct exec_value){.values = job->grads[p],
+                                       .rows = (uint32_t)v->rows,
+                                       .cols = v->cols,
+                                       .stride = v->cols});
+    }
+    for (uint32_t t = 0; t < graph_tables_count(job->model->graph); t++) {
+        check_norm(path, step, norms, job->tables[t].name, exec_table_grad(exec, t));
     }
     json_decref(object);
+}
+
+/* Nothing of the data was broken or is left. */
+static void check_input_ends(struct job *job)
+{
+    struct data_stats stats;
+    const struct batch *batch = NULL;
+    CHECK_INT(data_next(job->input, NULL, &batch, NULL, &err), SHOAL_END);
+    data_stats_get(job->input, &stats);
+    CHECK_INT(stats.skipped, 0);
 }
 
 static void train(struct job *job)
@@ -226,11 +280,12 @@ static void train(struct job *job)
         pull(job, batch);
         const struct exec_feed feed = feed_of(job, batch, step);
         CHECK_OK(exec_run(exec, &feed, &err));
-        check_loss(path, steps, step, exec_loss(exec));
+        check_step(job, path, steps, step, exec);
         push(job, batch, exec, step);
     }
     fclose(steps);
     exec_destroy(exec);
+    check_input_ends(job);
     struct safetensors *file = NULL;
     path = file_of(job, "final.safetensors");
     CHECK_OK(safetensors_open(path, &file, &err));
@@ -347,6 +402,7 @@ TEST(mlp_trains_as_tensorflow_does)
                 "  label: {kind: label}\n"
                 "  image: {kind: numeric, width: 784}\n",
     };
+    file_of(&job, "labels-idx1-ubyte.gz"); /* found beside the images: named when it is the cause */
     job_init(&job);
     train(&job);
     job_fini(&job);

@@ -1,10 +1,12 @@
 #include "train/trainer.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../tests/test.h"
 #include "base/mem.h"
+#include "train/checkpoint.h"
 #include "train/evaluate.h"
 
 static struct err err;
@@ -75,6 +77,42 @@ static double distance(struct trainer *a, struct trainer *b)
         mem_free(keys);
     }
     return most;
+}
+
+static void check_eval(const char *path, const json_t *wants, const char *key, double got)
+{
+    const double want = json_number_value(json_object_get(wants, key));
+    if (!(fabs(got - want) <= 1e-5)) {
+        test_fail(__FILE__, __LINE__, "%s: %s: got %.9g, want %.9g", path, key, got, want);
+    }
+}
+
+/* From the same start, forty steps lead to what TensorFlow's model measures on the same file. */
+TEST(the_golden_job_is_evaluated_as_tensorflow_does)
+{
+    struct job *job = din_job("batch_size: 32", "optimizer: {type: adagrad, learning_rate: 0.1, "
+                                                "initial_accumulator: 0.1, decay: {type: "
+                                                "exponential, rate: 0.9, steps: 10000}}");
+    struct trainer *trainer = trained(job, 0, NULL);
+    CHECK_OK(checkpoint_init_from(test_path("golden/din/init.safetensors"), trainer_store(trainer),
+                                  NULL, &err));
+    for (int step = 0; step < 40; step++) {
+        CHECK_OK(trainer_next(trainer, NULL, &err));
+        CHECK_OK(trainer_step(trainer, NULL, &err));
+    }
+    struct evaluate *evaluate = NULL;
+    struct metrics_result result;
+    CHECK_OK(evaluate_create(trainer, &evaluate, &err));
+    CHECK_OK(evaluate_run(evaluate, 0, NULL, &result, &err));
+    const char *path = test_path("golden/din/eval.json");
+    json_t *wants = json_load_file(path, 0, NULL);
+    check_eval(path, wants, "loss", result.loss);
+    check_eval(path, wants, "auc_500", result.auc);
+    check_eval(path, wants, "auc_exact", result.auc_exact);
+    json_decref(wants);
+    evaluate_destroy(evaluate);
+    trainer_destroy(trainer);
+    job_destroy(job);
 }
 
 /* Two batches added up are one batch of twice the size. */
