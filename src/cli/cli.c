@@ -71,7 +71,10 @@ int cli_with_job(const struct args_command *command, int argc, char **argv,
 
 int cli_print(const char *text, struct err *err)
 {
-    if (fputs(text, stdout) == EOF || fputc('\n', stdout) == EOF || fflush(stdout) == EOF) {
+    const size_t bytes = strlen(text);
+    const bool ended = bytes > 0 && text[bytes - 1] == '\n';
+    if (fputs(text, stdout) == EOF || (!ended && fputc('\n', stdout) == EOF) ||
+        fflush(stdout) == EOF) {
         return err_set_errno(err, errno, "write to standard output");
     }
     return 0;

@@ -36,7 +36,7 @@ typedef int cli_job_cb(void *ctx, const struct job *job, struct err *err);
 int cli_with_job(const struct args_command *command, int argc, char **argv,
                  const struct args_list *sets, cli_job_cb *run, void *ctx);
 
-/* Writes text and a newline to stdout at once. SHOAL_EIO when nobody can take it (a closed pipe, a
+/* Writes text, ended by a newline, to stdout at once. SHOAL_EIO when nobody can take it (a closed pipe, a
  * full disk). */
 int cli_print(const char *text, struct err *err);
 

@@ -33,7 +33,6 @@ int cli_inspect(int argc, char **argv)
         rc = inspect_export(path, to, &err);
     } else {
         rc = inspect_path(path, json, &text, &err);
-        while (text.bytes > 0 && text.text[text.bytes - 1] == '\n') text.text[--text.bytes] = '\0';
         if (rc == 0) rc = cli_print(text.text, &err);
     }
     str_fini(&text);

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "base/assert.h"
+#include "base/bounds.h"
 #include "base/mem.h"
 
 #define PAGE_BYTES ((size_t)4096)
@@ -12,8 +13,7 @@
 #define MAPPING_BYTES_MIN ((size_t)256 << 10)
 #define MAPPING_BYTES_MAX ((size_t)256 << 20)
 
-/* A huge page that has just been started is then at most a byte a row. */
-#define HUGE_ROWS_MIN HUGE_BYTES
+static_assert(STORE_HUGE_ROWS_MIN >= HUGE_BYTES, "a started huge page is at most a byte a row");
 
 struct mapping {
     uint8_t *start;
@@ -41,7 +41,7 @@ static size_t round_up(size_t bytes, size_t unit)
 /* Appends a mapping. Called with the lock held (or before others know the pool). */
 static int map_more(struct store_pool *pool, size_t bytes)
 {
-    const bool huge = (pool->mapped_bytes + bytes) / pool->row_bytes >= HUGE_ROWS_MIN;
+    const bool huge = (pool->mapped_bytes + bytes) / pool->row_bytes >= STORE_HUGE_ROWS_MIN;
     bytes = round_up(bytes, huge ? HUGE_BYTES : PAGE_BYTES);
     if (mem_grow(MEM_STORE, (void **)&pool->mappings, &pool->mappings_capacity,
                  pool->mappings_count + 1, sizeof *pool->mappings) != 0) {

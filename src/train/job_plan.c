@@ -45,6 +45,9 @@ static uint64_t sketch_count(const struct sketch *sketch)
     return (uint64_t)(estimate + 0.5);
 }
 
+/* A prediction held to be ranked (8 bytes, in an array that doubles) and the room to sort it. */
+#define METRICS_BYTES_PER_EXAMPLE 20u
+
 /* What the data showed. */
 struct sample {
     uint64_t examples;
@@ -53,6 +56,8 @@ struct sample {
     double *keys;           /* by key list: unique ones, summed over batches */
     struct sketch *sketches; /* by key list */
     double per_row;         /* occurrences of ragged features, mean */
+    uint64_t reader_bytes;  /* of the windows that the readers will fill, and of open files */
+    uint64_t eval_bytes;    /* that the metrics of an evaluation will hold */
 };
 
 static uint64_t resident_bytes(void)
@@ -120,34 +125,85 @@ static int dry_run(struct exec *exec, const struct model *model, const struct ba
     return rc;
 }
 
-/* Reads the data as a run would, with the evaluation data open beside it. */
-static int read_sample(const struct job *job, const struct model *model, struct exec *exec,
-                       struct team *team, struct sample *sample, uint64_t *resident_out,
-                       struct err *err)
+static void sample_reader(struct sample *sample, const struct job *job, const struct data *data)
+{
+    struct data_stats stats;
+    if (data == NULL) return;
+    data_stats_get(data, &stats);
+    const uint64_t open = stats.files < job->data.interleave ? stats.files : job->data.interleave;
+    sample->reader_bytes += stats.memory_bytes + open * STREAM_CHUNK_BYTES;
+}
+
+/* One epoch of the training data, or as much of it as PLAN_EXAMPLES_MAX allows. The reader is told
+ * of all epochs, so that it fills as many windows as it will. */
+static int read_train(const struct job *job, const struct model *model, struct exec *exec,
+                      struct team *team, struct sample *sample, struct err *err)
 {
     struct data *data = NULL;
-    struct data *eval = NULL;
-    struct data_opts opts = {.spec = job->spec, .settings = job->data, .seed = job->train.seed};
-    opts.settings.epochs = 1;
-    int rc = data_open(&opts, &data, err);
-    opts.eval = true;
-    if (rc == 0 && job->data.eval.count > 0) rc = data_open(&opts, &eval, err);
     const struct batch *batch = NULL;
-    while (rc == 0 && sample->examples < PLAN_EXAMPLES_MAX) {
-        rc = data_next(data, team, &batch, NULL, err);
-        if (rc != 0) break;
+    struct data_info info = {0};
+    int rc = data_open(&(struct data_opts){.spec = job->spec,
+                                           .settings = job->data,
+                                           .seed = job->train.seed},
+                       &data, err);
+    while (rc == 0 && !info.epoch_end && sample->examples < PLAN_EXAMPLES_MAX) {
+        rc = data_next(data, team, &batch, &info, err);
+        if (rc != 0 || info.epoch > 0) break;
         if (sample->batches == 0) rc = dry_run(exec, model, batch, err);
         sample_batch(sample, batch);
     }
-    sample->all = rc == SHOAL_END;
+    sample->all = rc == SHOAL_END || info.epoch_end || info.epoch > 0;
     if (rc == SHOAL_END) rc = 0;
-    if (rc == 0 && eval != NULL) rc = data_next(eval, team, &batch, NULL, err);
-    if (rc == SHOAL_END) rc = 0;
-    *resident_out = resident_bytes();
-    data_close(eval);
+    sample_reader(sample, job, data);
     data_close(data);
     if (sample->batches > 0) sample->per_row /= (double)sample->batches;
     return rc;
+}
+
+/* The evaluation data: an evaluation has windows of its own and holds all predictions. */
+static int read_eval(const struct job *job, const struct model *model, struct exec *exec,
+                     struct team *team, struct sample *sample, struct err *err)
+{
+    struct data *data = NULL;
+    const struct batch *batch = NULL;
+    uint64_t batches = 0;
+    uint64_t examples = 0;
+    if (job->data.eval.count == 0) return 0;
+    int rc = data_open(&(struct data_opts){.spec = job->spec, .settings = job->data, .eval = true},
+                       &data, err);
+    while (rc == 0 && (job->eval.steps == 0 || batches < job->eval.steps) &&
+           examples < PLAN_EXAMPLES_MAX) {
+        rc = data_next(data, team, &batch, NULL, err);
+        if (rc == 0 && batches++ == 0) rc = dry_run(exec, model, batch, err);
+        if (rc == 0) examples += batch->rows;
+    }
+    if (rc == SHOAL_END) rc = 0;
+    sample_reader(sample, job, data);
+    data_close(data);
+    sample->eval_bytes = examples * METRICS_BYTES_PER_EXAMPLE;
+    return rc;
+}
+
+/* Reads the data as a run would. What is resident in the end is what the run will have beside its
+ * tables, but for the windows, which the reader fills at its own pace. */
+static int read_sample(const struct job *job, const struct model *model, struct exec *exec,
+                       struct exec *eval_exec, struct team *team, struct sample *sample,
+                       uint64_t *resident_out, struct err *err)
+{
+    int rc = read_train(job, model, exec, team, sample, err);
+    if (rc == 0) rc = read_eval(job, model, eval_exec, team, sample, err);
+    *resident_out = resident_bytes() + sample->reader_bytes + sample->eval_bytes;
+    return rc;
+}
+
+/* A table whose rows are known beforehand takes a page when one of its rows is first written, so it
+ * takes as many as `keys` rows, anywhere in it, lie on. */
+static uint64_t touched_bytes(uint64_t bytes, uint64_t rows, uint64_t keys)
+{
+    const double page_bytes = rows >= STORE_HUGE_ROWS_MIN ? 2 << 20 : 4096;
+    const double pages = fmax(1, (double)bytes / page_bytes);
+    const double share = -expm1((double)keys * log1p(-1 / fmax(pages, 2)));
+    return (uint64_t)((double)bytes * fmin(share, 1));
 }
 
 static void fill_table(struct job_plan_table *table, const struct store_table_opts *opts,
@@ -165,6 +221,13 @@ static void fill_table(struct job_plan_table *table, const struct store_table_op
     }
     if (opts->kind == STORE_DYNAMIC) table->rows = sketch_count(&sample->sketches[keys]);
     table->bytes = store_bytes_plan(opts, table->rows);
+    const uint64_t rows_bytes = table->bytes.values + table->bytes.slots;
+    table->touched_bytes = rows_bytes;
+    if (opts->kind == STORE_FIXED && sample->all) {
+        table->touched_bytes =
+            touched_bytes(rows_bytes, table->rows, sketch_count(&sample->sketches[keys]));
+    }
+    table->touched_bytes += table->bytes.index;
 }
 
 static int fill_tables(const struct job *job, const struct sample *sample, struct job_plan *plan,
@@ -186,13 +249,28 @@ static int fill_tables(const struct job *job, const struct sample *sample, struc
         fill_table(table, &opts[i], sample, i < params ? 0 : graph_table_at(graph, i - params)->rows);
         plan->tables_count++;
         plan->parameters += table->rows * table->cols;
-        plan->table_bytes += table->bytes.values + table->bytes.slots + table->bytes.index;
+        plan->table_bytes += table->touched_bytes;
         const double floats = table->kind == STORE_DENSE ? (double)table->rows * table->cols
                                                          : table->keys_per_step * table->cols;
         plan->bytes_per_step += 2 * floats * sizeof(float) + 2 * 8 * table->keys_per_step;
     }
     mem_free(opts);
     return rc;
+}
+
+/* As trainer and evaluate make theirs. */
+static int make_exec(const struct job *job, const struct model *model, struct team *team, bool train,
+                     struct exec **exec_out, struct err *err)
+{
+    const graph_id fetches[] = {model->loss, model->probability};
+    return exec_create(&(struct exec_opts){.graph = model->graph,
+                                           .team = team,
+                                           .batch_max = job->data.batch_size,
+                                           .seed = job->train.seed,
+                                           .train = train,
+                                           .fetches = fetches,
+                                           .fetches_count = train ? 0 : 2},
+                       exec_out, err);
 }
 
 int job_plan_make(const struct job *job, struct job_plan *plan_out, struct err *err)
@@ -202,6 +280,7 @@ int job_plan_make(const struct job *job, struct job_plan *plan_out, struct err *
     struct sample sample = {0};
     struct team *team = NULL;
     struct exec *exec = NULL;
+    struct exec *eval_exec = NULL;
     struct err data_err = {0};
     sample.keys = mem_alloc_array(MEM_TRAIN, schema->tables_count, sizeof *sample.keys);
     sample.sketches = mem_alloc_array(MEM_TRAIN, schema->tables_count, sizeof *sample.sketches);
@@ -210,16 +289,10 @@ int job_plan_make(const struct job *job, struct job_plan *plan_out, struct err *
                  : 0;
     if (rc == 0) rc = model_create(job->model, schema, &plan.model, err);
     if (rc == 0) rc = team_create(job->train.threads, &team, err);
-    if (rc == 0) {
-        rc = exec_create(&(struct exec_opts){.graph = plan.model->graph,
-                                             .team = team,
-                                             .batch_max = job->data.batch_size,
-                                             .seed = job->train.seed,
-                                             .train = true},
-                         &exec, err);
-    }
+    if (rc == 0) rc = make_exec(job, plan.model, team, true, &exec, err);
+    if (rc == 0) rc = make_exec(job, plan.model, team, false, &eval_exec, err);
     plan.other_bytes = resident_bytes();
-    if (rc == 0 && read_sample(job, plan.model, exec, team, &sample, &plan.other_bytes,
+    if (rc == 0 && read_sample(job, plan.model, exec, eval_exec, team, &sample, &plan.other_bytes,
                                &data_err) != 0) {
         log_line(LOG_WARN, "plan", "planned without the data: %s", data_err.text);
         sample.batches = 0;
@@ -231,6 +304,7 @@ int job_plan_make(const struct job *job, struct job_plan *plan_out, struct err *
         plan.all_read = sample.all;
         plan.memory_bytes = plan.other_bytes + plan.table_bytes;
     }
+    exec_destroy(eval_exec);
     exec_destroy(exec);
     team_destroy(team);
     mem_free(sample.keys);
@@ -266,6 +340,12 @@ static void json_number(struct str *json, const char *key, double value)
     str_json_f64(json, value);
 }
 
+static void json_count(struct str *json, const char *key, uint64_t value)
+{
+    str_json_key(json, key);
+    str_json_u64(json, value);
+}
+
 void job_plan_json(const struct job_plan *plan, struct str *json)
 {
     str_json_open(json, '{');
@@ -274,7 +354,7 @@ void job_plan_json(const struct job_plan *plan, struct str *json)
     str_json_open(json, '{');
     str_json_key(json, "role");
     str_json_string(json, "worker", 6);
-    json_number(json, "memory_bytes", (double)plan->memory_bytes);
+    json_count(json, "memory_bytes", plan->memory_bytes);
     json_number(json, "bytes_per_step", plan->bytes_per_step);
     str_json_close(json, '}');
     str_json_close(json, ']');
@@ -290,22 +370,22 @@ void job_plan_json(const struct job_plan *plan, struct str *json)
         str_json_string(json, kind_name(table->kind), strlen(kind_name(table->kind)));
         str_json_key(json, "optimizer");
         str_json_string(json, table->rule, strlen(table->rule));
-        json_number(json, "rows", (double)table->rows);
-        json_number(json, "cols", table->cols);
-        json_number(json, "shards", table->shards);
-        json_number(json, "bytes", (double)(bytes->values + bytes->slots + bytes->index));
+        json_count(json, "rows", table->rows);
+        json_count(json, "cols", table->cols);
+        json_count(json, "shards", table->shards);
+        json_count(json, "bytes", (bytes->values + bytes->slots + bytes->index));
         json_number(json, "keys_per_step", table->keys_per_step);
         str_json_close(json, '}');
     }
     str_json_close(json, ']');
-    json_number(json, "parameters", (double)plan->parameters);
-    json_number(json, "batch_size", plan->batch_rows);
-    json_number(json, "table_bytes", (double)plan->table_bytes);
-    json_number(json, "other_bytes", (double)plan->other_bytes);
-    json_number(json, "memory_bytes", (double)plan->memory_bytes);
+    json_count(json, "parameters", plan->parameters);
+    json_count(json, "batch_size", plan->batch_rows);
+    json_count(json, "table_bytes", plan->table_bytes);
+    json_count(json, "other_bytes", plan->other_bytes);
+    json_count(json, "memory_bytes", plan->memory_bytes);
     json_number(json, "flops_per_step", plan->flops_per_step);
     json_number(json, "bytes_per_step", plan->bytes_per_step);
-    json_number(json, "examples_read", (double)plan->examples_read);
+    json_count(json, "examples_read", plan->examples_read);
     str_json_close(json, '}');
 }
 

@@ -21,6 +21,7 @@ struct job_plan_table {
     uint32_t cols;
     uint32_t shards;
     struct store_bytes bytes;
+    uint64_t touched_bytes; /* of these: pages that the data will have touched */
     double keys_per_step; /* unique ones of a batch; dense: 0 */
 };
 

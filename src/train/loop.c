@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -24,6 +25,7 @@ struct loop {
     uint64_t loop_ns; /* when the first step began */
     uint64_t saved_ns;
     uint64_t evaluated_ns;
+    uint64_t evaluated_step; /* if result->has_eval */
     uint64_t save_ns; /* spent */
     uint64_t eval_ns; /* spent */
 
@@ -157,7 +159,8 @@ static int eval_events(struct loop *loop, struct err *err)
 static int evaluate(struct loop *loop, struct err *err)
 {
     struct evaluate *evaluator = run_evaluate(loop->run);
-    if (evaluator == NULL) return 0;
+    const uint64_t step = trainer_global_step(loop->trainer);
+    if (evaluator == NULL || (loop->result->has_eval && loop->evaluated_step == step)) return 0;
     const uint64_t start_ns = clock_now_ns();
     int rc = evaluate_run(evaluator, loop->job->eval.steps, NULL, &loop->result->eval, err);
     loop->evaluated_ns = clock_now_ns();
@@ -167,11 +170,11 @@ static int evaluate(struct loop *loop, struct err *err)
         return rc;
     }
     loop->result->has_eval = true;
+    loop->evaluated_step = step;
     if (loop->events != NULL) rc = eval_events(loop, err);
     if (rc == 0 && loop->progress != NULL) {
         struct str line = {0};
-        str_printf(&line, "step %llu  evaluation: ",
-                   (unsigned long long)trainer_global_step(loop->trainer));
+        str_printf(&line, "step %llu  evaluation: ", (unsigned long long)step);
         metrics_write_text(&loop->result->eval, &line);
         if (!line.failed) progress_note(loop->progress, line.text);
         str_fini(&line);
@@ -180,7 +183,7 @@ static int evaluate(struct loop *loop, struct err *err)
         struct str line = {0};
         str_json_open(&line, '{');
         str_json_key(&line, "step");
-        str_json_u64(&line, trainer_global_step(loop->trainer));
+        str_json_u64(&line, step);
         str_json_key(&line, "eval");
         metrics_write_json(&loop->result->eval, &line);
         str_json_close(&line, '}');
@@ -315,6 +318,10 @@ static void fill_result(struct loop *loop)
     result->train_seconds = phases;
     result->save_share = (double)loop->save_ns * 1e-9 / result->seconds;
     result->eval_share = (double)loop->eval_ns * 1e-9 / result->seconds;
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) == 0) {
+        result->memory_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    }
 }
 
 static int open_outputs(struct loop *loop, struct err *err)
@@ -417,6 +424,8 @@ void loop_result_json(const struct loop_result *result, const char *model_dir, s
     str_json_open(json, '{');
     str_json_close(json, '}');
     json_shares(result, json);
+    str_json_key(json, "memory_bytes");
+    str_json_u64(json, result->memory_bytes);
     str_json_key(json, "interrupted");
     str_json_bool(json, result->interrupted);
     str_json_key(json, "model_dir");

@@ -39,6 +39,7 @@ struct loop_result {
     struct metrics_result eval;
     uint64_t records_skipped;
     double train_seconds;  /* without start-up, checkpoints and evaluations */
+    uint64_t memory_bytes; /* that the process had at most */
     double phase_share[TRAINER_PHASE_COUNT]; /* of seconds */
     double save_share;
     double eval_share;

@@ -27,6 +27,28 @@ check 'the checkpoint is listed' has "$(cat "$WORK/out")" 79
 check_exit 0 'plans' "$SHOAL" plan "$din" "${sets[@]}" --json
 check 'memory and traffic' has "$(cat "$WORK/out")" '"tasks"' '"memory_bytes"' '"bytes_per_step"' 'item/embedding'
 check_exit 0 'plans for people' "$SHOAL" plan "$din" "${sets[@]}"
+check 'a result is one line' test "$("$SHOAL" data stat data/eval-* --json | wc -l)" = 1
+
+# The plan's memory is within 15 % of what the run takes: all windows of all epochs full, and of a
+# large table just what the data touches. (Sanitizers have memory of their own.)
+memory() { grep -o '"memory_bytes": [0-9]*' | head -n 1 | grep -o '[0-9]*$'; }
+plan_holds() {
+    local planned taken
+    case ${SHOAL_CC:-} in *sanitize*) return 0 ;; esac
+    planned=$("$SHOAL" plan "$din" "${sets[@]}" --json "$@" | memory)
+    taken=$("$SHOAL" train "$din" "${sets[@]}" --json --set model_dir=planned "$@" | tail -n 1 | memory)
+    rm -rf planned
+    echo "planned $planned, taken $taken"
+    [ $((100 * planned)) -gt $((85 * taken)) ] && [ $((100 * planned)) -lt $((115 * taken)) ]
+}
+check 'memory as planned: whole files shuffled' plan_holds --set data.shuffle=40000 --set data.epochs=2
+check 'memory as planned: rows never touched' plan_holds --set features.user_id.buckets=1000000
+check 'memory as planned: dynamic' plan_holds --set features.user_id='{kind: dynamic, embed: 16}'
+
+# After each epoch an evaluation, and none twice.
+check_exit 0 'epochs' "$SHOAL" train "$din" "${sets[@]}" --json --set model_dir=e --set data.epochs=2 \
+    --set eval.each_epoch=true --set train.checkpoint_steps=79 --set eval.throttle_secs=0
+check 'one evaluation an epoch' test "$(grep -c '^{"step": [0-9]*, "eval"' out)" = 2
 
 # Standard input: records come through a pipe.
 piped() { cat data/train-0000[01]* | "$SHOAL" train "$din" "${sets[@]}" --json --set data.train=- --set model_dir=p; }
