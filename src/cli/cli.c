@@ -100,14 +100,13 @@ static void print_usage(FILE *out)
         fprintf(out, "  %-20s %s\n", commands[i].usage, commands[i].summary);
     }
     fprintf(out, "  %-20s %s\n", "version", "print the version");
-    fprintf(out,
-            "\n  --set a.b=value      change any setting of the job file (value is YAML)\n"
-            "  --json               results as one JSON object per line on stdout\n"
-            "  shoal COMMAND --help tells more; SHOAL_ISA=plain|avx2|avx512 pins kernels\n"
-            "\nexit codes: 0 done, 1 failed, 2 wrong usage or job file, 130 interrupted\n"
-            "\nexamples:\n"
-            "  shoal data gen --out data/din --rows 400000 --eval-rows 50000\n"
-            "  shoal train examples/din.yaml\n");
+    fprintf(out, "\n  --set a.b=value      change any setting of the job file (value is YAML)\n"
+                 "  --json               results as one JSON object per line on stdout\n"
+                 "  shoal COMMAND --help tells more; SHOAL_ISA=plain|avx2|avx512 pins kernels\n"
+                 "\nexit codes: 0 done, 1 failed, 2 wrong usage or job file, 130 interrupted\n"
+                 "\nexamples:\n"
+                 "  shoal data gen --out data/din --rows 400000 --eval-rows 50000\n"
+                 "  shoal train examples/din.yaml\n");
 }
 
 int shoal_main(int argc, char **argv)

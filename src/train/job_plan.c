@@ -53,11 +53,11 @@ struct sample {
     uint64_t examples;
     uint64_t batches;
     bool all;
-    double *keys;           /* by key list: unique ones, summed over batches */
+    double *keys;            /* by key list: unique ones, summed over batches */
     struct sketch *sketches; /* by key list */
-    double per_row;         /* occurrences of ragged features, mean */
-    uint64_t reader_bytes;  /* of the windows that the readers will fill, and of open files */
-    uint64_t eval_bytes;    /* that the metrics of an evaluation will hold */
+    double per_row;          /* occurrences of ragged features, mean */
+    uint64_t reader_bytes;   /* of the windows that the readers will fill, and of open files */
+    uint64_t eval_bytes;     /* that the metrics of an evaluation will hold */
 };
 
 static uint64_t resident_bytes(void)
@@ -142,10 +142,9 @@ static int read_train(const struct job *job, const struct model *model, struct e
     struct data *data = NULL;
     const struct batch *batch = NULL;
     struct data_info info = {0};
-    int rc = data_open(&(struct data_opts){.spec = job->spec,
-                                           .settings = job->data,
-                                           .seed = job->train.seed},
-                       &data, err);
+    int rc = data_open(
+        &(struct data_opts){.spec = job->spec, .settings = job->data, .seed = job->train.seed},
+        &data, err);
     while (rc == 0 && !info.epoch_end && sample->examples < PLAN_EXAMPLES_MAX) {
         rc = data_next(data, team, &batch, &info, err);
         if (rc != 0 || info.epoch > 0) break;
@@ -210,12 +209,12 @@ static void fill_table(struct job_plan_table *table, const struct store_table_op
                        const struct sample *sample, uint32_t keys)
 {
     *table = (struct job_plan_table){.name = opts->name,
-                                 .kind = opts->kind,
-                                 .rule = store_rule_name(opts->rule.type),
-                                 .rows = opts->rows,
-                                 .cols = opts->cols,
-                                 .shards = opts->shards != 0 ? opts->shards
-                                                             : store_shards_rule(opts)};
+                                     .kind = opts->kind,
+                                     .rule = store_rule_name(opts->rule.type),
+                                     .rows = opts->rows,
+                                     .cols = opts->cols,
+                                     .shards = opts->shards != 0 ? opts->shards
+                                                                 : store_shards_rule(opts)};
     if (opts->kind != STORE_DENSE && sample->batches > 0) {
         table->keys_per_step = sample->keys[keys] / (double)sample->batches;
     }
@@ -246,7 +245,8 @@ static int fill_tables(const struct job *job, const struct sample *sample, struc
     }
     for (uint32_t i = 0; rc == 0 && i < count; i++) {
         struct job_plan_table *table = &plan->tables[i];
-        fill_table(table, &opts[i], sample, i < params ? 0 : graph_table_at(graph, i - params)->rows);
+        fill_table(table, &opts[i], sample,
+                   i < params ? 0 : graph_table_at(graph, i - params)->rows);
         plan->tables_count++;
         plan->parameters += table->rows * table->cols;
         plan->table_bytes += table->touched_bytes;
@@ -259,8 +259,8 @@ static int fill_tables(const struct job *job, const struct sample *sample, struc
 }
 
 /* As trainer and evaluate make theirs. */
-static int make_exec(const struct job *job, const struct model *model, struct team *team, bool train,
-                     struct exec **exec_out, struct err *err)
+static int make_exec(const struct job *job, const struct model *model, struct team *team,
+                     bool train, struct exec **exec_out, struct err *err)
 {
     const graph_id fetches[] = {model->loss, model->probability};
     return exec_create(&(struct exec_opts){.graph = model->graph,
@@ -403,8 +403,8 @@ void job_plan_text(const struct job_plan *plan, struct str *text)
                    kind_name(table->kind), table->rule, str_count(table->rows, count), table->cols,
                    table->shards, str_bytes(held, bytes), table->keys_per_step);
     }
-    str_printf(text, "\n%s parameters; memory %s, of it tables ", str_count(plan->parameters, count),
-               str_bytes(plan->memory_bytes, bytes));
+    str_printf(text, "\n%s parameters; memory %s, of it tables ",
+               str_count(plan->parameters, count), str_bytes(plan->memory_bytes, bytes));
     str_printf(text, "%s and the rest %s\n", str_bytes(plan->table_bytes, bytes),
                str_bytes(plan->other_bytes, more));
     str_printf(text, "a step of %u examples: %.1f MFLOP, %s pulled and pushed\n", plan->batch_rows,

@@ -26,8 +26,8 @@ struct loop {
     uint64_t saved_ns;
     uint64_t evaluated_ns;
     uint64_t evaluated_step; /* if result->has_eval */
-    uint64_t save_ns; /* spent */
-    uint64_t eval_ns; /* spent */
+    uint64_t save_ns;        /* spent */
+    uint64_t eval_ns;        /* spent */
 
     uint64_t log_ns; /* of the last log line */
     uint64_t log_examples;
@@ -49,8 +49,7 @@ static int print_json(struct loop *loop, struct str *line, struct err *err)
     int rc = 0;
     if (line->failed) {
         rc = err_set(err, SHOAL_ENOMEM, "no memory for a log line");
-    } else if (fprintf(loop->opts->json, "%s\n", line->text) < 0 ||
-               fflush(loop->opts->json) != 0) {
+    } else if (fprintf(loop->opts->json, "%s\n", line->text) < 0 || fflush(loop->opts->json) != 0) {
         rc = err_set(err, SHOAL_EIO, "cannot write to standard output");
     }
     str_fini(line);
@@ -202,8 +201,8 @@ static int end_epoch(struct loop *loop, const struct trainer_step *step, struct 
         char line[160];
         char count[32];
         snprintf(line, sizeof line, "epoch %llu  mean loss %.5f  %s examples  %.1f s",
-                 (unsigned long long)step->info.epoch + 1, loss,
-                 str_count(loop->epoch_rows, count), seconds);
+                 (unsigned long long)step->info.epoch + 1, loss, str_count(loop->epoch_rows, count),
+                 seconds);
         progress_note(loop->progress, line);
     }
     if (loop->opts->json != NULL) {
@@ -310,8 +309,7 @@ static void fill_result(struct loop *loop)
     result->seconds = seconds_since(loop->started_ns);
     double phases = 0;
     for (int i = 0; i < TRAINER_PHASE_COUNT; i++) {
-        const double spent =
-            (double)trainer_phase_ns(loop->trainer, (enum trainer_phase)i) * 1e-9;
+        const double spent = (double)trainer_phase_ns(loop->trainer, (enum trainer_phase)i) * 1e-9;
         result->phase_share[i] = spent / result->seconds;
         phases += spent;
     }
@@ -361,9 +359,10 @@ int loop_train(struct run *run, const struct loop_opts *opts, struct loop_result
     }
     fill_result(&loop);
     if (rc == 0 && result_out->interrupted) {
-        rc = err_set(err, SHOAL_EINTR,
-                     "interrupted at step %llu, which is saved; the same command goes on from there",
-                     (unsigned long long)result_out->steps);
+        rc =
+            err_set(err, SHOAL_EINTR,
+                    "interrupted at step %llu, which is saved; the same command goes on from there",
+                    (unsigned long long)result_out->steps);
     }
     return rc;
 }
@@ -402,9 +401,8 @@ void loop_result_json(const struct loop_result *result, const char *model_dir, s
     str_json_key(json, "examples_per_second");
     str_json_f64(json, (double)result->examples / result->seconds);
     str_json_key(json, "examples_per_second_training");
-    str_json_f64(json, result->train_seconds > 0
-                           ? (double)result->examples / result->train_seconds
-                           : 0);
+    str_json_f64(json,
+                 result->train_seconds > 0 ? (double)result->examples / result->train_seconds : 0);
     str_json_key(json, "loss");
     str_json_f64(json, result->loss);
     str_json_key(json, "eval");

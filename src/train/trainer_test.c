@@ -136,7 +136,8 @@ TEST(accumulated_batches_are_one_batch)
 /* At the end of the data the last update is made of the batches that there are. */
 TEST(the_last_update_may_have_fewer_batches)
 {
-    struct job *job = din_job("batch_size: 512", "accumulate: 2"); /* 1,280: two batches and a half */
+    struct job *job =
+        din_job("batch_size: 512", "accumulate: 2"); /* 1,280: two batches and a half */
     struct trainer *trainer = trained(job, 2, NULL);
     CHECK_INT(trainer_examples(trainer), 1280);
     CHECK_INT(trainer_next(trainer, NULL, &err), SHOAL_END);
