@@ -48,6 +48,9 @@ static uint64_t sketch_count(const struct sketch *sketch)
 /* A prediction held to be ranked (8 bytes, in an array that doubles) and the room to sort it. */
 #define METRICS_BYTES_PER_EXAMPLE 20u
 
+/* Buffers of the checkpoint's and the log's writers, and of the rows pulled: as seen in small jobs. */
+#define WRITERS_BYTES ((uint64_t)2 << 20)
+
 /* What the data showed. */
 struct sample {
     uint64_t examples;
@@ -191,7 +194,7 @@ static int read_sample(const struct job *job, const struct model *model, struct 
 {
     int rc = read_train(job, model, exec, team, sample, err);
     if (rc == 0) rc = read_eval(job, model, eval_exec, team, sample, err);
-    *resident_out = resident_bytes() + sample->reader_bytes + sample->eval_bytes;
+    *resident_out = resident_bytes() + sample->reader_bytes + sample->eval_bytes + WRITERS_BYTES;
     return rc;
 }
 
