@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
@@ -118,6 +119,8 @@ static int open_task(struct task *task, const struct net_bench_opts *opts,
         .peers = &peer,
         .peers_count = 1,
         .folder = place->folder,
+        .queue_bytes_max = WINDOW * (opts->bytes + 4096),
+        .ring_bytes = opts->ring_bytes,
         .events = {.up = on_up, .down = on_down, .head = on_head, .frame = on_frame},
         .ctx = task};
     if (opts->carrier == NET_BENCH_TLS) net_opts.secure.secret_file = place->secret;
@@ -207,6 +210,7 @@ static int connect_task(struct task *task, struct err *err)
 static int run(struct task *task, struct call *calls, uint64_t frames, uint32_t window,
                uint16_t type, struct err *err)
 {
+    ASSERT(window > 0);
     int rc = 0;
     uint64_t started = 0;
     for (uint64_t done = 0; rc == 0 && done < frames; done++) {

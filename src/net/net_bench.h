@@ -15,10 +15,10 @@ const char *net_bench_carrier_name(enum net_bench_carrier carrier); /* "tcp" */
 
 struct net_bench_opts {
     enum net_bench_carrier carrier;
-    uint64_t bytes;   /* of a body; default 65536 */
-    uint32_t repeats; /* default 7 */
-    uint32_t
-        tasks; /* on this host, as the loops are told: more than cores do not spin; default 2 */
+    uint64_t bytes;      /* of a body; default 65536 */
+    uint64_t ring_bytes; /* of shared memory; default NET_RING_BYTES_DEFAULT */
+    uint32_t repeats;    /* default 7 */
+    uint32_t tasks;      /* on this host: more than cores do not spin; default 2 */
 };
 
 struct net_bench_result {

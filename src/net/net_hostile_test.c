@@ -298,7 +298,6 @@ static void play(struct scene *scene, enum trick trick)
     case NOT_A_HELLO: header.type = 1; break;
     case CALLS_TWICE: header.type = NET_TYPE_CALL; break;
     case OWN_TYPE: bytes[6] = NET_TYPE_WELCOME & 0xff; break;
-    case TRUNCATED_HELLO: break;
     default: break;
     }
     if (trick >= LONG_META && trick <= CALLS_TWICE) {

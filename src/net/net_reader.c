@@ -59,10 +59,16 @@ static void forget_meta(struct net_reader *reader)
     reader->meta_have = 0;
 }
 
+/* A body is on its way, and its place is lent. */
+static bool has_place(const struct net_reader *reader)
+{
+    return reader->state == STATE_BODY && reader->place.parts_count > 0;
+}
+
 void net_reader_destroy(struct net_reader *reader)
 {
     if (reader == NULL) return;
-    if (reader->state == STATE_BODY && !reader->is_skipped) {
+    if (has_place(reader)) {
         reader->state = STATE_ENDED;
         reader->events.abandon(reader->ctx, &reader->header, &reader->place);
     }
@@ -97,11 +103,6 @@ static void make_room(struct net_reader *reader)
     if (bytes > 0) memmove(reader->stage + reader->kept, reader->stage + reader->start, bytes);
     reader->start = reader->kept;
     reader->end = reader->kept + bytes;
-}
-
-static bool has_place(const struct net_reader *reader)
-{
-    return reader->state == STATE_BODY && reader->place.parts_count > 0;
 }
 
 /* The parts of the body that are to be filled next. Whether these are all that is left. */

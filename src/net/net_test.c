@@ -582,6 +582,34 @@ TEST(bad_settings_are_refused)
     CHECK_INT(net_listen_check("0.0.0.0:1", &(struct net_secure){.secret_file = "x"}, &kit_err), 0);
 }
 
+/* With a secret a task may listen to the whole network, and is reached under any of its addresses and
+ * by name. */
+TEST(with_a_secret_listening_everywhere_is_allowed)
+{
+    kit_make_files();
+    static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "localhost"};
+    struct net_loop *loop = kit_loop();
+    struct kit_end server = {0};
+    struct net_opts opts = kit_server_opts(&server, loop, KIT_SECRET);
+    opts.listen = "0.0.0.0:0";
+    KIT_OK(net_open(&opts, &server.net, &kit_err));
+    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+        char address[32];
+        snprintf(address, sizeof address, "%s:%u", hosts[i], net_port(server.net));
+        const struct net_peer_opts peer = {
+            .task = KIT_SERVER, .name = "ps/0", .address = address, .dial = true};
+        struct kit_end client = {0};
+        opts = kit_client_opts(&client, loop, KIT_SECRET, 0);
+        opts.peers = &peer;
+        KIT_OK(net_open(&opts, &client.net, &kit_err));
+        KIT_UNTIL(loop, client.ups == 1);
+        kit_end_close(&client);
+        KIT_UNTIL(loop, server.downs == (int)i + 1);
+    }
+    kit_end_close(&server);
+    net_loop_destroy(loop);
+}
+
 /* Two tasks of one name on one host: the second is told. The first may come back after a kill. */
 TEST(one_name_one_task)
 {
