@@ -365,7 +365,8 @@ static int settle_dims(struct builder *b, const struct config_node *node)
         struct data_table *table = &b->spec->tables[i];
         if (table->dim != 0) continue;
         if (table->rows == 0) {
-            return config_error(node, b->err,
+            const struct config_node *feature = config_get(node, table->name);
+            return config_error(feature != NULL ? feature : node, b->err,
                                 "table %s is dynamic, so its features must say embed: N",
                                 table->name);
         }

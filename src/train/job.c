@@ -55,10 +55,10 @@ static int read_optimizer(const struct config_node *train, struct job_train *out
 static int read_train(const struct config_node *train, struct job_train *out, struct err *err)
 {
     static const char *const keys[] = {
-        "strategy",      "discipline", "max_steps",  "seed",      "checkpoint_steps",
-        "checkpoint_secs", "keep",     "log_steps",  "summary_steps", "threads",
-        "optimizer",     "optimizers", "accumulate", "average",   "clip_norm",
-        "init_from",     "sync_replicas", "staleness", "lambda",  "sparse_mean"};
+        "strategy",        "discipline",    "max_steps",  "seed",          "checkpoint_steps",
+        "checkpoint_secs", "keep",          "log_steps",  "summary_steps", "threads",
+        "optimizer",       "optimizers",    "accumulate", "average",       "clip_norm",
+        "init_from",       "sync_replicas", "staleness",  "lambda",        "sparse_mean"};
     if (train != NULL) {
         const int wrong = config_check_keys(train, keys, COUNT(keys), err);
         if (wrong != 0) return wrong;
@@ -210,8 +210,8 @@ static int rule_by_name(const char *name, struct store_rule *rule)
     return SHOAL_ENOENT;
 }
 
-int job_rule_of(const struct job *job, const char *name, const char *wish,
-                struct store_rule *rule_out, struct err *err)
+/* The longest name of `optimizers:` that fits; NULL: none. */
+static const struct config_node *own_rule_node(const struct job *job, const char *name)
 {
     const struct config_node *optimizers = job->train.optimizers;
     const struct config_node *best = NULL;
@@ -223,11 +223,49 @@ int job_rule_of(const struct job *job, const char *name, const char *wish,
             best_bytes = strlen(key);
         }
     }
-    if (best != NULL) return store_rule_parse(best, rule_out, err);
+    return best;
+}
+
+int job_rule_of(const struct job *job, const char *name, const char *wish,
+                struct store_rule *rule_out, struct err *err)
+{
+    const struct config_node *own = own_rule_node(job, name);
+    if (own != NULL) return store_rule_parse(own, rule_out, err);
     *rule_out = job->train.rule;
     if (wish != NULL && rule_by_name(wish, rule_out) != 0) {
         return err_set(err, SHOAL_EINVAL, "%s: the model asks for an unknown rule \"%s\"", name,
                        wish);
+    }
+    return 0;
+}
+
+const struct config_node *job_rule_node(const struct job *job, const char *name)
+{
+    const struct config_node *own = own_rule_node(job, name);
+    const struct config_node *root = config_root(job->config);
+    const struct config_node *train = config_get(root, "train");
+    const struct config_node *optimizer = train == NULL ? NULL : config_get(train, "optimizer");
+    if (own != NULL) return own;
+    return optimizer != NULL ? optimizer : root;
+}
+
+int job_check_rules(const struct job *job, const char *const *names, size_t count, struct err *err)
+{
+    const struct config_node *optimizers = job->train.optimizers;
+    for (size_t i = 0; i < config_count(optimizers); i++) {
+        const char *key = config_key_at(optimizers, i);
+        size_t fits = 0;
+        while (fits < count && !is_at_or_below(names[fits], key)) fits++;
+        if (fits < count) continue;
+        struct str known = {0};
+        for (size_t k = 0; k < count; k++) {
+            str_printf(&known, "%s%s", k > 0 ? ", " : "", names[k]);
+        }
+        const int rc = config_error(config_at(optimizers, i), err,
+                                    "no table or layer is named so; the model has: %s",
+                                    known.failed ? "" : known.text);
+        str_fini(&known);
+        return rc;
     }
     return 0;
 }

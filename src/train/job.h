@@ -66,6 +66,12 @@ int job_parse(const char *name, const char *text, const char *const *sets, size_
 int job_rule_of(const struct job *job, const char *name, const char *wish,
                 struct store_rule *rule_out, struct err *err);
 
+/* Where the job file says by which rule a variable moves: the place of a mistake in it. */
+const struct config_node *job_rule_node(const struct job *job, const char *name);
+
+/* SHOAL_ECONFIG for a name in `optimizers:` that is none of the model's variables, nor a folder. */
+int job_check_rules(const struct job *job, const char *const *names, size_t count, struct err *err);
+
 void job_destroy(struct job *job); /* NULL is a no-op */
 
 #endif

@@ -85,7 +85,8 @@ static int restore_newest(struct run *run, char **position_out, struct err *err)
 static int open_data_at(struct run *run, const char *position, struct err *err)
 {
     if (position != NULL && strcmp(position, POSITION_NONE) == 0) {
-        log_line(LOG_WARN, "train", "standard input cannot be resumed: it is read from where it is");
+        log_line(LOG_WARN, "train",
+                 "standard input cannot be resumed: it is read from where it is");
         position = NULL;
     }
     return trainer_open_data(run->trainer, position, err);
@@ -119,6 +120,13 @@ int run_open(const struct job *job, struct model *model, struct run **run_out, s
 {
     struct run *run = NULL;
     char *position = NULL;
+    if (job->data.train.count == 0) {
+        const struct config_node *root = config_root(job->config);
+        const struct config_node *data = config_get(root, "data");
+        model_destroy(model);
+        return config_error(data != NULL ? data : root, err,
+                            "`train` is missing: the files to train on");
+    }
     int rc = make(job, model, &run, err);
     if (rc != 0) return rc;
     /* A directory that is there may hold checkpoints, and their data position: lock and load it
@@ -201,13 +209,12 @@ int run_save(struct run *run, struct err *err)
     if (rc == 0 && position.failed) rc = err_set(err, SHOAL_ENOMEM, "no memory for a position");
     if (rc == 0) rc = config_to_json(config_root(run->job->config), &config, err);
     if (rc == 0) {
-        rc = checkpoint_save(
-            &(struct checkpoint_save){.model_dir = run->job->model_dir,
-                                      .step = trainer_global_step(run->trainer),
-                                      .config = config,
-                                      .position = position.text,
-                                      .keep = run->job->train.keep},
-            trainer_store(run->trainer), err);
+        rc = checkpoint_save(&(struct checkpoint_save){.model_dir = run->job->model_dir,
+                                                       .step = trainer_global_step(run->trainer),
+                                                       .config = config,
+                                                       .position = position.text,
+                                                       .keep = run->job->train.keep},
+                             trainer_store(run->trainer), err);
     }
     if (rc == 0) run->saved_step = trainer_global_step(run->trainer);
     mem_free(config);

@@ -51,6 +51,17 @@ const char *trainer_phase_name(enum trainer_phase phase)
     return names[phase];
 }
 
+static int check_rules(const struct job *job, const struct store_table_opts *opts, uint32_t count,
+                       struct err *err)
+{
+    const char **names = mem_alloc_array(MEM_TRAIN, count, sizeof *names);
+    if (names == NULL) return err_set(err, SHOAL_ENOMEM, "no memory for %u names", count);
+    for (uint32_t i = 0; i < count; i++) names[i] = opts[i].name;
+    const int rc = job_check_rules(job, names, count, err);
+    mem_free(names);
+    return rc;
+}
+
 int trainer_table_opts(const struct job *job, const struct model *model,
                        struct store_table_opts *out, uint32_t count, struct err *err)
 {
@@ -79,13 +90,13 @@ int trainer_table_opts(const struct job *job, const struct model *model,
                                    &out[i].rule, err);
         if (rc != 0) return rc;
         if (out[i].kind == STORE_DYNAMIC && out[i].rule.type == STORE_ADAM) {
-            return err_set(err, SHOAL_ECONFIG,
-                           "table %s is dynamic, and `adam` moves every row at every step; use "
-                           "optimizer type lazy_adam",
-                           variable->name);
+            return config_error(job_rule_node(job, variable->name), err,
+                                "table %s is dynamic, and `adam` moves every row at every step; "
+                                "use optimizer type lazy_adam",
+                                variable->name);
         }
     }
-    return 0;
+    return check_rules(job, out, count, err);
 }
 
 static int make_tables(struct trainer *trainer, struct err *err)
@@ -437,8 +448,8 @@ static int add_batch(struct trainer *trainer, uint32_t row_base, double *loss_su
         const struct batch_keys *keys =
             &batch->tables[graph_table_at(trainer->model->graph, i)->rows];
         const struct exec_value grad = table_grad(trainer, i);
-        rc = grads_add_rows(trainer->grads, i, keys->keys, grad.values, grad.rows, grad.stride,
-                            err);
+        rc =
+            grads_add_rows(trainer->grads, i, keys->keys, grad.values, grad.rows, grad.stride, err);
     }
     add_phase(trainer, TRAINER_COMPUTE, &since_ns);
     if (rc != 0) return rc;

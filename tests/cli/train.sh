@@ -72,6 +72,14 @@ mistake 'no job' usage -- "$SHOAL" train
 mistake 'unknown setting' 'did you mean "max_steps"' -- "$SHOAL" train "$din" --set train.max_step=3
 mistake 'wrong model' 'din' -- "$SHOAL" train "$din" --set model.type=dine
 mistake 'wrong value' 'batch_size' -- "$SHOAL" train "$din" --set data.batch_size=many
+mistake 'a rule for nothing' 'optimizers.itme' 'item/embedding' -- "$SHOAL" train "$din" "${sets[@]}" \
+    --set train.optimizers='{itme: {type: sgd, learning_rate: 1}}'
+sed '/^train:/,$d; s/train: "[^"]*", //; s/user_id: .*/user_id: {kind: dynamic, embed: 16}/' "$din" >bad.yaml
+mistake 'no files to train on' 'bad.yaml:15:' '`train` is missing' -- "$SHOAL" train bad.yaml
+echo 'train: {optimizer: {type: adam, learning_rate: 0.1}}' >>bad.yaml
+mistake 'adam on a dynamic table' 'bad.yaml:17:' lazy_adam -- "$SHOAL" train bad.yaml --set data.train="$WORK/data/train-*"
+mistake 'a dynamic table without width' 'bad.yaml:10:' 'embed: N' -- \
+    "$SHOAL" train bad.yaml --set features.user_id.embed=null
 mistake 'wrong instruction set' 'SHOAL_ISA' -- env SHOAL_ISA=mmx "$SHOAL" train "$din"
 printf 'model_dir: out\n  model: [\n' >broken.yaml
 mistake 'not YAML' 'broken.yaml:' -- "$SHOAL" train broken.yaml
