@@ -1,5 +1,6 @@
 /* Records as JSON lines. TFRecord: each feature is a list of its values, as instances of a predict
  * request are written; csv: strings by column; libsvm: features by index; idx: the image as a list. */
+#include <errno.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -77,7 +78,8 @@ static bool end(void *ctx, bool whole)
     str_add(&cat->line, "\n");
     if (cat->line.failed ||
         fwrite(cat->line.text, 1, cat->line.bytes, cat->out) != cat->line.bytes) {
-        cat->failed = true;
+        /* A reader that has seen enough (`| head`) closes the pipe: the end, and no failure. */
+        cat->failed = cat->line.failed || errno != EPIPE;
         return false;
     }
     return !cat->limited || --cat->left > 0;
@@ -90,7 +92,7 @@ int data_cat(const struct data_look_opts *opts, FILE *out, struct err *err)
         .begin = begin, .field = field, .end = end, .ctx = &cat};
     struct data_look_totals totals;
     int rc = data_look_run(opts, &visitor, &totals, err);
-    if (rc == 0 && (cat.failed || fflush(out) != 0)) {
+    if (rc == 0 && (cat.failed || (fflush(out) != 0 && errno != EPIPE))) {
         rc = err_set(err, cat.line.failed ? SHOAL_ENOMEM : SHOAL_EIO, "data cat: cannot write");
     }
     str_fini(&cat.line);

@@ -57,7 +57,8 @@ static int restore(struct run *run, const char *folder, char **position_out, str
     return rc;
 }
 
-static int restore_newest(struct run *run, char **position_out, struct err *err)
+/* The newest checkpoint, or else, if asked for, the values of `init_from`. */
+static int restore_newest(struct run *run, bool or_init_from, char **position_out, struct err *err)
 {
     struct checkpoint_list list = {0};
     char *folder = NULL;
@@ -71,7 +72,7 @@ static int restore_newest(struct run *run, char **position_out, struct err *err)
             log_line(LOG_INFO, "train", "goes on from a checkpoint step=%llu folder=%s",
                      (unsigned long long)step, folder);
         }
-    } else if (rc == 0 && run->job->train.init_from != NULL) {
+    } else if (rc == 0 && or_init_from) {
         rc = init_from(run, err);
     }
     mem_free(folder);
@@ -130,13 +131,16 @@ int run_open(const struct job *job, struct model *model, struct run **run_out, s
     int rc = make(job, model, &run, err);
     if (rc != 0) return rc;
     /* A directory that is there may hold checkpoints, and their data position: lock and load it
-     * first. Otherwise the data is opened first, so that a wrong path makes no directory. */
+     * first. Otherwise data and initial values are opened first, so that a wrong path makes no
+     * directory. */
     const bool there = io_exists(job->model_dir);
+    const bool has_init = job->train.init_from != NULL;
     rc = open_evaluate(run, err);
     if (rc == 0 && !there) rc = trainer_open_data(run->trainer, NULL, err);
+    if (rc == 0 && !there && has_init) rc = init_from(run, err);
     if (rc == 0) rc = io_make_dirs(job->model_dir, err);
     if (rc == 0) rc = io_lock_acquire(job->model_dir, &run->lock, err);
-    if (rc == 0) rc = restore_newest(run, &position, err);
+    if (rc == 0) rc = restore_newest(run, there && has_init, &position, err);
     if (rc == 0 && there) rc = open_data_at(run, position, err);
     mem_free(position);
     if (rc != 0) {

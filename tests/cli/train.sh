@@ -56,6 +56,15 @@ check 'trains from standard input' piped
 check 'and says that it cannot be resumed' has "$("$SHOAL" train "$din" "${sets[@]}" --set data.train=- \
     --set model_dir=p </dev/null 2>&1)" 'cannot be resumed'
 
+# Initial values that are not there: said before anything is made.
+check_exit 1 'no initial values' "$SHOAL" train "$din" "${sets[@]}" --set model_dir=i --set train.init_from=nowhere
+check 'are named' has "$(cat err)" nowhere
+check 'and nothing is made' test ! -e i
+
+# A reader that closes the pipe has seen enough.
+closed_pipe() { "$SHOAL" data cat data/train-* 2>cat.err | head -n 1; [ "${PIPESTATUS[0]}" = 0 ] && [ ! -s cat.err ]; }
+check 'data cat ends with its reader' closed_pipe
+
 # Mistakes: what was found, where, what is allowed; exit code 2; nothing starts.
 mistake() { # WHAT WORDS... -- COMMAND...
     local what=$1 words=()
