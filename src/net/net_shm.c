@@ -21,6 +21,10 @@
 
 #define CONTROL_BYTES ((size_t)4096)
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+/* Not executable, ever: newer kernels may insist on it, older ones do not know the flag. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
 static_assert(2 * sizeof(struct net_ring_shared) <= CONTROL_BYTES, "both rings fit the page");
 
 struct shm {
@@ -49,7 +53,9 @@ static bool size_is_allowed(uint64_t ring_bytes)
 int net_shm_make(uint64_t ring_bytes, int *memory_fd_out, struct err *err)
 {
     ASSERT(size_is_allowed(ring_bytes));
-    const int fd = memfd_create("shoal-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    int fd = memfd_create("shoal-ring", flags | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL) fd = memfd_create("shoal-ring", flags);
     if (fd < 0) return err_set_errno(err, errno, "make shared memory");
     if (ftruncate(fd, (off_t)total_bytes(ring_bytes)) != 0 ||
         fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) != 0) {
