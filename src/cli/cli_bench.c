@@ -8,6 +8,7 @@
 #include "base/team.h"
 #include "cli/cli.h"
 #include "data/data_tools.h"
+#include "net/net_bench.h"
 #include "store/store_bench.h"
 #include "tensor/kern_bench.h"
 #include "train/bench_train.h"
@@ -169,9 +170,8 @@ static int run_store(const struct bench *bench, const char *what,
                      struct err *err)
 {
     struct store_bench_result result;
-    const struct store_bench_opts opts = {.rows = bench->rows,
-                                          .repeats = (uint32_t)bench->repeats,
-                                          .seed = 1};
+    const struct store_bench_opts opts = {
+        .rows = bench->rows, .repeats = (uint32_t)bench->repeats, .seed = 1};
     int rc = run(&opts, &result, err);
     if (rc != 0) return rc;
     struct figure figure = {.bench = what,
@@ -247,12 +247,44 @@ static int run_kernels(const struct bench *bench, struct err *err)
     return rc != 0 ? rc : kernels.rc;
 }
 
+static int print_net(const struct bench *bench, const char *what, const char *unit, double scale,
+                     const struct net_bench_opts *opts, const struct net_bench_result *result,
+                     struct err *err)
+{
+    char name[64];
+    double values[NET_BENCH_REPEATS_MAX];
+    for (uint32_t i = 0; i < result->repeats; i++) values[i] = result->value[i] * scale;
+    snprintf(name, sizeof name, "%s %s %llu bytes", net_bench_carrier_name(opts->carrier), what,
+             (unsigned long long)opts->bytes);
+    struct figure figure = {
+        .bench = "net", .name = name, .unit = unit, .value = result->median * scale};
+    range_of(values, result->repeats, &figure);
+    return print_figure(bench, &figure, err);
+}
+
+static int run_net(const struct bench *bench, struct err *err)
+{
+    int rc = 0;
+    for (int carrier = NET_BENCH_TCP; rc == 0 && carrier <= NET_BENCH_SHM; carrier++) {
+        struct net_bench_result result;
+        struct net_bench_opts opts = {.carrier = (enum net_bench_carrier)carrier,
+                                      .bytes = 8,
+                                      .repeats = (uint32_t)bench->repeats};
+        rc = net_bench_round_trip(&opts, &result, err);
+        if (rc == 0) rc = print_net(bench, "round trip", "us", 1, &opts, &result, err);
+        opts.bytes = 1 << 20;
+        if (rc == 0) rc = net_bench_bandwidth(&opts, &result, err);
+        if (rc == 0) rc = print_net(bench, "one way", "GB/s", 1e-9, &opts, &result, err);
+    }
+    return rc;
+}
+
 static const struct {
     const char *name;
     int (*run)(const struct bench *bench, struct err *err);
-} benches[] = {{"din", run_din},       {"mlp", run_mlp},   {"input", run_input},
-               {"lookup", run_lookup}, {"push", run_push}, {"grow", run_grow},
-               {"kernels", run_kernels}};
+} benches[] = {{"din", run_din},         {"mlp", run_mlp},   {"input", run_input},
+               {"lookup", run_lookup},   {"push", run_push}, {"grow", run_grow},
+               {"kernels", run_kernels}, {"net", run_net}};
 enum { BENCHES_COUNT = sizeof benches / sizeof benches[0] };
 
 int cli_bench(int argc, char **argv)
@@ -267,7 +299,7 @@ int cli_bench(int argc, char **argv)
     };
     const struct args_command command = {
         .name = "bench",
-        .usage = "din|mlp|input|lookup|push|grow|kernels|all [flags]",
+        .usage = "din|mlp|input|lookup|push|grow|kernels|net|all",
         .summary = "Measures speed on this machine.",
         .examples = "  shoal bench din\n"
                     "  shoal bench all --json\n",
