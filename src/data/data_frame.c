@@ -58,6 +58,7 @@ int data_frame_step(struct stream *stream, uint64_t bytes, struct err *err)
 int data_frame_end_early(struct data_frame *frame, enum data_fault *fault_out, struct err *err)
 {
     const char *damage = stream_damage(frame->stream);
+    if (damage == NULL && frame->labels != NULL) damage = stream_damage(frame->labels);
     frame->ended = true;
     *fault_out = damage != NULL ? DATA_FAULT_COMPRESSION : DATA_FAULT_TRUNCATED;
     return err_set(err, SHOAL_ECORRUPT, "%s",

@@ -81,13 +81,25 @@ int data_frame_start_idx(struct data_frame *frame, uint64_t number, enum data_fa
     return rc == SHOAL_END ? 0 : rc;
 }
 
+/* After the last image: a compressed file tells only at its very end whether all of it was right. */
+static int end_whole(struct data_frame *frame, enum data_fault *fault_out, struct err *err)
+{
+    struct stream *streams[] = {frame->stream, frame->labels};
+    for (int i = 0; i < 2 && streams[i] != NULL; i++) {
+        const uint8_t *bytes = NULL;
+        size_t have = 0;
+        const int rc = stream_peek(streams[i], 1, &bytes, &have, err);
+        if (rc == SHOAL_ECORRUPT) return data_frame_end_early(frame, fault_out, err);
+        if (rc != 0) return rc;
+    }
+    frame->ended = true;
+    return SHOAL_END;
+}
+
 int data_frame_next_idx(struct data_frame *frame, struct data_record *record_out,
                         enum data_fault *fault_out, struct err *err)
 {
-    if (frame->number >= frame->images_count) {
-        frame->ended = true;
-        return SHOAL_END;
-    }
+    if (frame->number >= frame->images_count) return end_whole(frame, fault_out, err);
     struct data_idx_head head = {.type = frame->image_type, .has_label = frame->labels != NULL};
     const uint8_t *bytes = NULL;
     size_t have = 0;

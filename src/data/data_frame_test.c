@@ -280,6 +280,33 @@ TEST(compressed_files_cut_short_keep_what_is_whole)
     mem_free(bytes);
 }
 
+/* gzip's checksum stands behind the last image: it is looked at, in both files. */
+TEST(compressed_images_are_read_to_their_checksum)
+{
+    static const char *const paths[] = {"golden/mlp/images-idx3-ubyte.gz",
+                                        "golden/mlp/labels-idx1-ubyte.gz"};
+    const struct data_frame_opts opts = {.format = DATA_IDX};
+    char *bytes[2] = {NULL, NULL};
+    size_t count[2] = {0, 0};
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(io_read_whole(test_path(paths[i]), 1 << 24, &bytes[i], &count[i], &err));
+    }
+    uint64_t whole = 0;
+    for (int broken = -1; broken < 2; broken++) { /* -1: neither */
+        struct data_frame *frame = NULL;
+        if (broken >= 0) bytes[broken][count[broken] - 8] ^= 1;
+        CHECK_OK(data_frame_open_memory(bytes[0], count[0], bytes[1], count[1], &opts, &frame, &err));
+        drain(frame, &counts);
+        if (broken < 0) whole = counts.records;
+        CHECK_INT(counts.records, whole);
+        CHECK_INT(counts.faults[DATA_FAULT_COMPRESSION], broken >= 0);
+        data_frame_close(frame);
+        if (broken >= 0) bytes[broken][count[broken] - 8] ^= 1;
+    }
+    CHECK(whole > 0);
+    for (int i = 0; i < 2; i++) mem_free(bytes[i]);
+}
+
 TEST(formats_are_guessed)
 {
     static const struct {
