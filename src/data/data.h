@@ -79,6 +79,7 @@ struct data_settings {
     enum data_format format;
     struct data_patterns train;
     struct data_patterns eval;
+    struct data_patterns test; /* measured once, at the end of training */
     struct data_rows train_rows; /* train_rows: [0, 55000] */
     struct data_rows eval_rows;
     uint32_t batch_size; /* 512 */

@@ -65,9 +65,10 @@ static int read_delimiter(const struct config_node *node, char *delimiter, struc
 int data_settings_read(const struct config_node *node, struct data_settings *settings_out,
                        struct err *err)
 {
-    static const char *const keys[] = {
-        "format", "train",      "eval",   "train_rows", "eval_rows",  "batch_size", "shuffle",
-        "epochs", "errors_max", "header", "delimiter",  "index_base", "interleave", "make"};
+    static const char *const keys[] = {"format",     "train",      "eval",      "train_rows",
+                                       "eval_rows",  "batch_size", "shuffle",   "epochs",
+                                       "errors_max", "header",     "delimiter", "index_base",
+                                       "interleave", "make",       "test"};
     const char *formats[DATA_FORMAT_COUNT];
     for (int i = 0; i < DATA_FORMAT_COUNT; i++) formats[i] = data_format_name((enum data_format)i);
     struct data_settings s = {
@@ -78,6 +79,7 @@ int data_settings_read(const struct config_node *node, struct data_settings *set
     if (rc == 0) rc = config_read_choice(node, "format", formats, DATA_FORMAT_COUNT, &format, err);
     if (rc == 0) rc = read_patterns(node, "train", &s.train, err);
     if (rc == 0) rc = read_patterns(node, "eval", &s.eval, err);
+    if (rc == 0) rc = read_patterns(node, "test", &s.test, err);
     if (rc == 0) rc = read_rows(node, "train_rows", &s.train_rows, err);
     if (rc == 0) rc = read_rows(node, "eval_rows", &s.eval_rows, err);
     if (rc == 0) rc = config_read_u32(node, "batch_size", 1, DATA_BATCH_MAX, &s.batch_size, err);

@@ -10,11 +10,12 @@ struct evaluate {
     struct trainer *trainer;
     struct data *data;
     struct exec *exec;
-    bool used; /* the data has been read from */
+    bool used;     /* the data has been read from */
     float *packed; /* predictions without gaps between rows; NULL when they have none */
 };
 
-int evaluate_create(struct trainer *trainer, struct evaluate **evaluate_out, struct err *err)
+static int create(struct trainer *trainer, const struct data_settings *settings,
+                  struct evaluate **evaluate_out, struct err *err)
 {
     const struct job *job = trainer_job(trainer);
     const struct model *model = trainer_model(trainer);
@@ -22,9 +23,8 @@ int evaluate_create(struct trainer *trainer, struct evaluate **evaluate_out, str
     if (evaluate == NULL) return err_set(err, SHOAL_ENOMEM, "no memory for an evaluation");
     evaluate->trainer = trainer;
     const graph_id fetches[] = {model->loss, model->probability};
-    int rc = data_open(&(struct data_opts){.spec = job->spec, .settings = job->data, .eval = true},
+    int rc = data_open(&(struct data_opts){.spec = job->spec, .settings = *settings, .eval = true},
                        &evaluate->data, err);
-    if (rc != 0) err_wrap(err, "evaluation data");
     if (rc == 0) {
         rc = exec_create(&(struct exec_opts){.graph = model->graph,
                                              .team = trainer_team(trainer),
@@ -34,8 +34,8 @@ int evaluate_create(struct trainer *trainer, struct evaluate **evaluate_out, str
                          &evaluate->exec, err);
     }
     if (rc == 0 && model->task == MODEL_CLASSES) {
-        evaluate->packed = mem_alloc_array(
-            MEM_TRAIN, (size_t)job->data.batch_size * model->classes, sizeof(float));
+        evaluate->packed = mem_alloc_array(MEM_TRAIN, (size_t)job->data.batch_size * model->classes,
+                                           sizeof(float));
         if (evaluate->packed == NULL) rc = err_set(err, SHOAL_ENOMEM, "no memory to evaluate");
     }
     if (rc != 0) {
@@ -44,6 +44,23 @@ int evaluate_create(struct trainer *trainer, struct evaluate **evaluate_out, str
     }
     *evaluate_out = evaluate;
     return 0;
+}
+
+int evaluate_create(struct trainer *trainer, struct evaluate **evaluate_out, struct err *err)
+{
+    const int rc = create(trainer, &trainer_job(trainer)->data, evaluate_out, err);
+    if (rc != 0) err_wrap(err, "evaluation data");
+    return rc;
+}
+
+int evaluate_create_test(struct trainer *trainer, struct evaluate **evaluate_out, struct err *err)
+{
+    struct data_settings settings = trainer_job(trainer)->data;
+    settings.eval = settings.test;
+    settings.eval_rows = (struct data_rows){0};
+    const int rc = create(trainer, &settings, evaluate_out, err);
+    if (rc != 0) err_wrap(err, "test data");
+    return rc;
 }
 
 void evaluate_destroy(struct evaluate *evaluate)

@@ -16,6 +16,8 @@ struct evaluate;
 /* Opens the evaluation data of the trainer's job and plans the forward pass. The trainer is
  * borrowed. SHOAL_ENOENT when the job has no such data. */
 int evaluate_create(struct trainer *trainer, struct evaluate **evaluate_out, struct err *err);
+/* The same for the files of `data.test`. */
+int evaluate_create_test(struct trainer *trainer, struct evaluate **evaluate_out, struct err *err);
 void evaluate_destroy(struct evaluate *evaluate); /* NULL is a no-op. */
 
 /* Measures `batches` batches from the start (0: all). predictions (NULL: none) gets a line per

@@ -191,6 +191,19 @@ static int evaluate(struct loop *loop, struct err *err)
     return rc;
 }
 
+/* The test data is measured once, with the model that came out. */
+static int test_model(struct loop *loop, struct err *err)
+{
+    struct evaluate *test = run_test(loop->run);
+    if (test == NULL) return 0;
+    const uint64_t start_ns = clock_now_ns();
+    const int rc = evaluate_run(test, 0, NULL, &loop->result->test, err);
+    loop->eval_ns += clock_now_ns() - start_ns;
+    if (rc != 0) return err_wrap(err, "test");
+    loop->result->has_test = true;
+    return 0;
+}
+
 static int end_epoch(struct loop *loop, const struct trainer_step *step, struct err *err)
 {
     const double loss = loop->epoch_loss_sum / (double)loop->epoch_rows;
@@ -352,6 +365,7 @@ int loop_train(struct run *run, const struct loop_opts *opts, struct loop_result
     if (rc == 0) rc = save(&loop, err);
     result_out->interrupted = rc == 0 && is_asked_to_stop(&loop);
     if (rc == 0 && !result_out->interrupted) rc = evaluate(&loop, err);
+    if (rc == 0 && !result_out->interrupted) rc = test_model(&loop, err);
     progress_destroy(loop.progress);
     if (loop.events != NULL) {
         const int closed = events_close(loop.events, rc == 0 ? err : NULL);
@@ -412,6 +426,10 @@ void loop_result_json(const struct loop_result *result, const char *model_dir, s
         str_json_open(json, '{');
         str_json_close(json, '}');
     }
+    if (result->has_test) {
+        str_json_key(json, "test");
+        metrics_write_json(&result->test, json);
+    }
     for (size_t i = 0; i < sizeof zeros / sizeof zeros[0]; i++) {
         str_json_key(json, zeros[i]);
         str_json_u64(json, 0);
@@ -443,6 +461,11 @@ void loop_result_text(const struct loop_result *result, const char *model_dir, s
     if (result->has_eval) {
         str_add(text, "evaluation: ");
         metrics_write_text(&result->eval, text);
+        str_add(text, "\n");
+    }
+    if (result->has_test) {
+        str_add(text, "test: ");
+        metrics_write_text(&result->test, text);
         str_add(text, "\n");
     }
     str_add(text, "time: ");

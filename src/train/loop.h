@@ -37,6 +37,8 @@ struct loop_result {
     bool interrupted;
     bool has_eval;
     struct metrics_result eval;
+    bool has_test;
+    struct metrics_result test; /* of `data.test`, in the end */
     uint64_t records_skipped;
     double train_seconds;  /* without start-up, checkpoints and evaluations */
     uint64_t memory_bytes; /* that the process had at most */

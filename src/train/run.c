@@ -13,6 +13,7 @@ struct run {
     const struct job *job;
     struct trainer *trainer;
     struct evaluate *evaluate;
+    struct evaluate *test; /* NULL: no such data */
     struct io_lock *lock;
     uint64_t first_step;
     uint64_t saved_step;
@@ -99,6 +100,12 @@ static int open_evaluate(struct run *run, struct err *err)
     return evaluate_create(run->trainer, &run->evaluate, err);
 }
 
+static int open_test(struct run *run, struct err *err)
+{
+    if (run->job->data.test.count == 0) return 0;
+    return evaluate_create_test(run->trainer, &run->test, err);
+}
+
 static int make(const struct job *job, struct model *model, struct run **run_out, struct err *err)
 {
     struct run *run = mem_alloc(MEM_TRAIN, sizeof *run);
@@ -136,6 +143,7 @@ int run_open(const struct job *job, struct model *model, struct run **run_out, s
     const bool there = io_exists(job->model_dir);
     const bool has_init = job->train.init_from != NULL;
     rc = open_evaluate(run, err);
+    if (rc == 0) rc = open_test(run, err);
     if (rc == 0 && !there) rc = trainer_open_data(run->trainer, NULL, err);
     if (rc == 0 && !there && has_init) rc = init_from(run, err);
     if (rc == 0) rc = io_make_dirs(job->model_dir, err);
@@ -173,6 +181,7 @@ int run_open_checkpoint(const struct job *job, const char *checkpoint, struct ru
 void run_close(struct run *run)
 {
     if (run == NULL) return;
+    evaluate_destroy(run->test);
     evaluate_destroy(run->evaluate);
     trainer_destroy(run->trainer);
     io_lock_release(run->lock);
@@ -187,6 +196,11 @@ struct trainer *run_trainer(struct run *run)
 struct evaluate *run_evaluate(struct run *run)
 {
     return run->evaluate;
+}
+
+struct evaluate *run_test(struct run *run)
+{
+    return run->test;
 }
 
 uint64_t run_first_step(const struct run *run)

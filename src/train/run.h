@@ -31,6 +31,7 @@ void run_close(struct run *run); /* NULL is a no-op; saves nothing */
 struct trainer *run_trainer(struct run *run);
 /* NULL when the job has no evaluation data. */
 struct evaluate *run_evaluate(struct run *run);
+struct evaluate *run_test(struct run *run); /* of `data.test`; NULL when there is none */
 
 /* The step that the run began at: that of the checkpoint, or 0. */
 uint64_t run_first_step(const struct run *run);
