@@ -43,7 +43,7 @@
 /* Shards of one table: enough to spread one table over hundreds of servers. */
 #define STORE_SHARDS_MAX 1024u
 
-/* Rows of a table from which it lies in huge pages: a started one is then at most a byte a row. */
+/* Rows of a fixed table from which it lies in huge pages, touched or not. */
 #define STORE_HUGE_ROWS_MIN (2u << 20)
 
 /* Values of a dense shard, and of the largest fixed table that stays one shard. Large enough that a

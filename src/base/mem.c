@@ -21,8 +21,12 @@ struct header {
 static_assert(sizeof(struct header) == 64, "the caller's part must stay aligned");
 
 #define MAGIC 0x5ea11ab5u
-#define HUGE_BYTES ((size_t)2 << 20)
+#define HUGE_BYTES MEM_HUGE_BYTES
 #define PAGE_BYTES ((size_t)4096) /* x86-64 */
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1; glibc 2.36 does not name it everywhere */
+#endif
 
 static _Atomic size_t tag_bytes[MEM_TAG_COUNT]; /* relaxed: counters only */
 static _Atomic uint64_t fail_countdown;
@@ -129,27 +133,32 @@ void mem_free(void *block)
     }
 }
 
-void *mem_map(enum mem_tag tag, size_t bytes, bool huge)
+void *mem_map(enum mem_tag tag, size_t bytes)
 {
     ASSERT((unsigned)tag < MEM_TAG_COUNT);
     ASSERT(bytes % PAGE_BYTES == 0);
     if (bytes == 0 || bytes > SIZE_MAX / 4 || must_fail()) return NULL;
-    const size_t slack = huge ? HUGE_BYTES : 0;
+    const size_t slack = bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
     uint8_t *start = mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED) return NULL;
-    if (huge) {
+    if (slack > 0) {
         /* Keep the aligned middle and give back what is before and after it. */
         uint8_t *aligned =
             (uint8_t *)(((uintptr_t)start + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES);
         const size_t before = (size_t)(aligned - start);
         if (before > 0) munmap(start, before);
         if (before < slack) munmap(aligned + bytes, slack - before);
-        madvise(aligned, bytes, MADV_HUGEPAGE);
         start = aligned;
     }
     atomic_fetch_add_explicit(&tag_bytes[tag], bytes, memory_order_relaxed);
     return start;
+}
+
+void mem_join(void *start)
+{
+    ASSERT((uintptr_t)start % HUGE_BYTES == 0);
+    madvise(start, HUGE_BYTES, MADV_COLLAPSE); /* A hint: kernels before 6.1 do not know it. */
 }
 
 void mem_unmap(enum mem_tag tag, void *start, size_t bytes)

@@ -37,10 +37,15 @@ char *mem_strndup(enum mem_tag tag, const char *text, size_t bytes);
 
 void mem_free(void *block); /* NULL is a no-op. */
 
-/* Whole pages, zeroed, for structures that give memory back piece by piece: start is a multiple of
- * the page size (of 2 MiB with `huge`, which also asks for huge pages). Pages take memory when they
- * are first touched; what is counted under the tag is the range. NULL when there is none. */
-void *mem_map(enum mem_tag tag, size_t bytes, bool huge);
+/* Whole pages, zeroed, for structures that give memory back piece by piece. Starts at a multiple of
+ * MEM_HUGE_BYTES if it is at least so large, else of the page size. Pages take memory when they are
+ * first touched; what is counted under the tag is the whole range. NULL when there is none. */
+#define MEM_HUGE_BYTES ((size_t)2 << 20)
+void *mem_map(enum mem_tag tag, size_t bytes);
+/* Joins MEM_HUGE_BYTES of pages at start (a multiple of it) to one huge page. Takes half a
+ * millisecond, and longer on a machine that has to look for free memory. Where it cannot be done the
+ * pages stay as they are. */
+void mem_join(void *start);
 /* Gives back any whole pages of a mapping; bytes 0 is a no-op. */
 void mem_unmap(enum mem_tag tag, void *start, size_t bytes);
 

@@ -127,6 +127,25 @@ void store_lease_retire(struct store *store, uint64_t lease)
     }
 }
 
+static bool tend_table(struct table *table)
+{
+    for (uint32_t i = 0; i < table->shards_count; i++) {
+        if (store_index_tend(&table->shards[i].index)) return true;
+    }
+    /* A dynamic table has used what its pool handed out. A fixed one may never use all of it, but a
+     * large one does for all we know. */
+    const bool is_used = table->kind == STORE_DYNAMIC || table->rows >= STORE_HUGE_ROWS_MIN;
+    return table->pool != NULL && is_used && store_pool_tend(table->pool);
+}
+
+bool store_tend(struct store *store)
+{
+    for (size_t i = 0; i < store->tables_count; i++) {
+        if (tend_table(store->tables[i])) return true;
+    }
+    return false;
+}
+
 struct store_shard store_shard_state(const struct store *store, uint32_t number, uint32_t shard)
 {
     ASSERT(number < store->tables_count);
@@ -159,6 +178,13 @@ int store_shard_restore(struct store *store, uint32_t number, uint32_t shard,
     return 0;
 }
 
+#define PAGE_BYTES ((uint64_t)4096)
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
 struct store_bytes store_table_bytes(const struct store *store, uint32_t number)
 {
     const struct store_table_info info = store_table_info(store, number);
@@ -175,9 +201,11 @@ struct store_bytes store_table_bytes(const struct store *store, uint32_t number)
                        shard->free_capacity * sizeof *shard->free_rows +
                        shard->ledger.capacity * sizeof *shard->ledger.streams;
         if (shard->made != NULL) bytes.index += ((uint64_t)shard->rows_used + 63) / 64 * 8;
-    }
-    if (table->pool != NULL) {
-        bytes.index += store_pool_bytes(table->pool) - info.rows * row_bytes;
+        /* A started page, and rows that were evicted. */
+        const uint64_t used = shard->rows_used * row_bytes;
+        if (table->kind == STORE_DYNAMIC) {
+            bytes.index += round_up(used, PAGE_BYTES) - shard->index.count * row_bytes;
+        }
     }
     const struct table_scratch *scratch = &table->scratch;
     bytes.index += scratch->rows_capacity * sizeof *scratch->rows +

@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 
-#define STORE_BENCH_REPEATS_MAX 640u
+#define STORE_BENCH_REPEATS_MAX 256u
 
 struct store_bench_opts {
     uint64_t rows;    /* of the table; default 10,000,000 (grow: 20,000,000 inserts) */

@@ -90,6 +90,24 @@ TEST(bytes_per_entry)
     store_index_fini(&index);
 }
 
+/* Upkeep between inserts changes nothing. */
+TEST(tend)
+{
+    struct store_index index;
+    store_index_init(&index);
+    CHECK(!store_index_tend(&index));
+    uint32_t joined = 0;
+    for (uint32_t i = 0; i < 400000; i++) {
+        CHECK_INT(store_index_insert(&index, draw(5, i), i), 0);
+        if (i % 1000 == 0) joined += store_index_tend(&index) ? 1 : 0;
+    }
+    while (store_index_tend(&index)) joined++;
+    CHECK(joined >= 2);
+    CHECK(store_index_ok(&index));
+    for (uint32_t i = 0; i < 400000; i++) CHECK_INT(store_index_find(&index, draw(5, i)), i);
+    store_index_fini(&index);
+}
+
 /* A plain map: hashes in a sorted array. */
 struct plain {
     uint64_t hashes[4096];

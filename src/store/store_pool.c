@@ -8,12 +8,9 @@
 #include "base/mem.h"
 
 #define PAGE_BYTES ((size_t)4096)
-#define HUGE_BYTES ((size_t)2 << 20)
 #define CHUNK_BYTES_MAX ((size_t)32 << 10)
 #define MAPPING_BYTES_MIN ((size_t)256 << 10)
 #define MAPPING_BYTES_MAX ((size_t)256 << 20)
-
-static_assert(STORE_HUGE_ROWS_MIN >= HUGE_BYTES, "a started huge page is at most a byte a row");
 
 struct mapping {
     uint8_t *start;
@@ -21,16 +18,16 @@ struct mapping {
 };
 
 struct store_pool {
-    size_t row_bytes; /* set at create, then read only */
-    size_t chunk_bytes;
+    size_t chunk_bytes; /* set at create, then read only */
     uint32_t chunk_bits;
     pthread_mutex_t lock; /* guards all below; mem_* may be called under it */
     struct mapping *mappings;
     size_t mappings_count;
     size_t mappings_capacity;
     size_t mapped_bytes;
-    size_t last_used; /* bytes of the last mapping that are handed out */
-    size_t chunks_count;
+    size_t last_used;    /* bytes of the last mapping that are handed out */
+    size_t join_mapping; /* where the next block to join is; between requests only */
+    size_t join_at;
 };
 
 static size_t round_up(size_t bytes, size_t unit)
@@ -41,13 +38,12 @@ static size_t round_up(size_t bytes, size_t unit)
 /* Appends a mapping. Called with the lock held (or before others know the pool). */
 static int map_more(struct store_pool *pool, size_t bytes)
 {
-    const bool huge = (pool->mapped_bytes + bytes) / pool->row_bytes >= STORE_HUGE_ROWS_MIN;
-    bytes = round_up(bytes, huge ? HUGE_BYTES : PAGE_BYTES);
+    bytes = round_up(bytes, PAGE_BYTES);
     if (mem_grow(MEM_STORE, (void **)&pool->mappings, &pool->mappings_capacity,
                  pool->mappings_count + 1, sizeof *pool->mappings) != 0) {
         return SHOAL_ENOMEM;
     }
-    uint8_t *start = mem_map(MEM_STORE, bytes, huge);
+    uint8_t *start = mem_map(MEM_STORE, bytes);
     if (start == NULL) return SHOAL_ENOMEM;
     pool->mappings[pool->mappings_count++] = (struct mapping){start, bytes};
     pool->mapped_bytes += bytes;
@@ -61,7 +57,6 @@ int store_pool_create(size_t row_bytes, uint64_t shard_rows, uint32_t shards,
     ASSERT(row_bytes > 0);
     struct store_pool *pool = mem_alloc(MEM_STORE, sizeof *pool);
     if (pool == NULL) return err_set(err, SHOAL_ENOMEM, "no memory for rows");
-    pool->row_bytes = row_bytes;
     const size_t rows_wanted = shard_rows == 0 ? SIZE_MAX : (size_t)shard_rows;
     while ((row_bytes << (pool->chunk_bits + 1)) <= CHUNK_BYTES_MAX &&
            ((size_t)1 << pool->chunk_bits) < rows_wanted) {
@@ -104,15 +99,25 @@ void *store_pool_chunk(struct store_pool *pool)
         map_more(pool, next_mapping_bytes(pool)) == 0) {
         chunk = pool->mappings[pool->mappings_count - 1].start + pool->last_used;
         pool->last_used += pool->chunk_bytes;
-        pool->chunks_count++;
     }
     pthread_mutex_unlock(&pool->lock);
     return chunk;
 }
 
-size_t store_pool_bytes(const struct store_pool *pool)
+bool store_pool_tend(struct store_pool *pool)
 {
-    return pool->chunks_count * pool->chunk_bytes;
+    for (; pool->join_mapping < pool->mappings_count; pool->join_mapping++, pool->join_at = 0) {
+        const struct mapping *mapping = &pool->mappings[pool->join_mapping];
+        const bool is_last = pool->join_mapping == pool->mappings_count - 1;
+        const size_t used = is_last ? pool->last_used : mapping->bytes;
+        if (pool->join_at + MEM_HUGE_BYTES <= used) {
+            mem_join(mapping->start + pool->join_at);
+            pool->join_at += MEM_HUGE_BYTES;
+            return true;
+        }
+        if (is_last) break;
+    }
+    return false;
 }
 
 void store_pool_destroy(struct store_pool *pool)

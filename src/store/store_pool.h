@@ -3,12 +3,14 @@
  *
  *     mapping:  | chunk (shard 3) | chunk (shard 0) | chunk (shard 3) | not touched yet ...
  *
- * A chunk never moves and is given back only with the pool. Pages take memory when first touched;
- * huge pages are asked for once a table is so large that a started one is less than a byte a row.
+ * A chunk never moves and is given back only with the pool. Pages take memory when first touched, and
+ * small ones only: a huge page that 20 shards have just started would be wasted, and finding one can
+ * take the kernel long. store_pool_tend joins them to huge pages later.
  * Thread safe: shards of a table may grow at once. */
 #ifndef SHOAL_STORE_POOL_H
 #define SHOAL_STORE_POOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,8 +29,8 @@ uint32_t store_pool_chunk_bits(const struct store_pool *pool);
 /* Zeroed rows, aligned to 64 bytes. NULL when out of memory. */
 void *store_pool_chunk(struct store_pool *pool);
 
-/* Bytes of the chunks handed out. */
-size_t store_pool_bytes(const struct store_pool *pool);
+/* Joins one block of pages whose chunks have been handed out; false when there is none. */
+bool store_pool_tend(struct store_pool *pool);
 
 void store_pool_destroy(struct store_pool *pool); /* NULL is a no-op. */
 

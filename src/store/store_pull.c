@@ -21,7 +21,7 @@ __attribute__((always_inline)) static inline void prefetch_row(const float *row,
 {
     const uint32_t lines = (cols + LINE_FLOATS - 1) / LINE_FLOATS;
     for (uint32_t i = 0; i < lines && i < PREFETCH_LINES_MAX; i++) {
-        __builtin_prefetch(row + i * LINE_FLOATS, 0, 3);
+        __builtin_prefetch(row + i * LINE_FLOATS, 0, 2);
     }
 }
 

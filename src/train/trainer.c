@@ -525,6 +525,7 @@ int trainer_step(struct trainer *trainer, struct trainer_step *step_out, struct 
     }
     trainer->step++;
     trainer->examples += rows;
+    store_tend(trainer->store);
     if (step_out != NULL) {
         *step_out = (struct trainer_step){.step = trainer->step,
                                           .loss = loss,
