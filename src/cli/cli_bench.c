@@ -252,7 +252,7 @@ static int print_net(const struct bench *bench, const char *what, const char *un
                      struct err *err)
 {
     char name[64];
-    double values[NET_BENCH_REPEATS_MAX];
+    double values[NET_BENCH_REPEATS_MAX] = {0};
     for (uint32_t i = 0; i < result->repeats; i++) values[i] = result->value[i] * scale;
     snprintf(name, sizeof name, "%s %s %llu bytes", net_bench_carrier_name(opts->carrier), what,
              (unsigned long long)opts->bytes);
