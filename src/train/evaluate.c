@@ -1,6 +1,7 @@
 #include "train/evaluate.h"
 
 #include "base/assert.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "graph/exec.h"
@@ -167,6 +168,9 @@ int evaluate_run(struct evaluate *evaluate, uint64_t batches, struct io_writer *
     }
     if (rc == SHOAL_END) rc = 0;
     if (rc == 0) rc = metrics_compute(metrics, result_out, err);
+    if (rc == 0 && result_out->examples == 0) {
+        log_line(LOG_WARN, "train", "there is no record to evaluate on: are files and rows right?");
+    }
     metrics_destroy(metrics);
     str_fini(&text);
     return rc;

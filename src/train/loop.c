@@ -297,6 +297,11 @@ static int run_steps(struct loop *loop, struct err *err)
     while (rc == 0 && !is_done(loop) && !is_asked_to_stop(loop)) {
         struct trainer_step step;
         rc = trainer_next(loop->trainer, NULL, err);
+        if (rc == SHOAL_END && trainer_global_step(loop->trainer) == 0) {
+            return err_set(
+                err, SHOAL_ENOENT,
+                "data.train has no record to train on (or data.train_rows none of them)");
+        }
         if (rc == SHOAL_END) return 0;
         if (rc == 0 && opts->before != NULL) {
             loop->hook_stop |= opts->before(opts->hook_ctx, NULL) != 0;

@@ -61,6 +61,12 @@ check_exit 1 'no initial values' "$SHOAL" train "$din" "${sets[@]}" --set model_
 check 'are named' has "$(cat err)" nowhere
 check 'and nothing is made' test ! -e i
 
+# Nothing to train on is a failure, nothing to evaluate on is said.
+check_exit 1 'rows beyond the files' "$SHOAL" train "$din" "${sets[@]}" --set model_dir=r --set data.train_rows='[50000, 60000]'
+check 'are told' has "$(cat err)" 'data.train_rows'
+check_exit 0 'nothing to evaluate on' "$SHOAL" eval "$din" "${sets[@]}" --set data.eval_rows='[50000, 60000]'
+check 'is said' has "$(cat err)" 'no record to evaluate on'
+
 # A reader that closes the pipe has seen enough.
 closed_pipe() { "$SHOAL" data cat data/train-* 2>cat.err | head -n 1; [ "${PIPESTATUS[0]}" = 0 ] && [ ! -s cat.err ]; }
 check 'data cat ends with its reader' closed_pipe
