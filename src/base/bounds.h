@@ -161,4 +161,13 @@
 /* The longest that a loop looks for work before it sleeps, and only where cores are not short. */
 #define NET_SPIN_NS_MAX 20000u
 
+/* Cluster. Leases in progress: one a worker and those of the dead. Waits that a task can name. Journal
+ * records: the longest holds the progress of every lease. */
+#define CHIEF_LEASES_MAX 8192u
+#define CHIEF_RECORD_WORDS_MAX (3u * CHIEF_LEASES_MAX + 64u)
+/* Blocks of one message: a table each. */
+#define MSG_BLOCKS_MAX STORE_TABLES_MAX
+/* Staleness of a push is counted by value up to this; beyond it, together. */
+#define PS_STALENESS_MAX 32u
+
 #endif

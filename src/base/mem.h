@@ -17,8 +17,10 @@ enum mem_tag {
     MEM_STORE,
     MEM_DATA,
     MEM_NET,
+    MEM_CLUSTER, /* cluster, ps */
     MEM_MODEL,
     MEM_TRAIN,
+    MEM_SIM,
     MEM_CLI,
     MEM_TAG_COUNT
 };

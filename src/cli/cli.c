@@ -23,6 +23,7 @@ static const struct {
     {"plan", cli_plan, "plan JOB.yaml", "tables, memory, flops and bytes a step; runs nothing"},
     {"inspect", cli_inspect, "inspect FILE|DIR", "show any file that shoal writes"},
     {"data", cli_data, "data gen|cat|stat", "make synthetic click logs, look into data files"},
+    {"sim", cli_sim, "sim --seed N", "a simulated cluster with crashes and lost messages"},
     {"bench", cli_bench, "bench WHAT", "measure: din, mlp, input, lookup, push, grow"},
 };
 enum { COMMANDS_COUNT = sizeof commands / sizeof commands[0] };

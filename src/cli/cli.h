@@ -18,6 +18,7 @@ int cli_plan(int argc, char **argv);
 int cli_inspect(int argc, char **argv);
 int cli_data(int argc, char **argv);
 int cli_bench(int argc, char **argv);
+int cli_sim(int argc, char **argv);
 
 /* The whole program: what main calls. */
 int cli_main(int argc, char **argv);
