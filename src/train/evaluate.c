@@ -11,8 +11,9 @@ struct evaluate {
     struct trainer *trainer;
     struct data *data;
     struct exec *exec;
-    bool used;     /* the data has been read from */
-    float *packed; /* predictions without gaps between rows; NULL when they have none */
+    const atomic_bool *stop; /* NULL: never */
+    bool used;               /* the data has been read from */
+    float *packed;           /* predictions without gaps between rows; NULL when they have none */
 };
 
 static int create(struct trainer *trainer, const struct data_settings *settings,
@@ -141,6 +142,17 @@ static int run_batch(struct evaluate *evaluate, const struct batch *batch, struc
     return rc;
 }
 
+void evaluate_stop_by(struct evaluate *evaluate, const atomic_bool *stop)
+{
+    evaluate->stop = stop;
+}
+
+static bool is_asked_to_stop(const struct evaluate *evaluate)
+{
+    /* Relaxed: a flag of its own, and nothing else is passed through it. */
+    return evaluate->stop != NULL && atomic_load_explicit(evaluate->stop, memory_order_relaxed);
+}
+
 int evaluate_run(struct evaluate *evaluate, uint64_t batches, struct io_writer *predictions,
                  struct metrics_result *result_out, struct err *err)
 {
@@ -165,6 +177,9 @@ int evaluate_run(struct evaluate *evaluate, uint64_t batches, struct io_writer *
         const struct batch *batch = NULL;
         rc = data_next(evaluate->data, trainer_team(evaluate->trainer), &batch, NULL, err);
         if (rc == 0) rc = run_batch(evaluate, batch, metrics, predictions, &text, err);
+        if (rc == 0 && is_asked_to_stop(evaluate)) {
+            rc = err_set(err, SHOAL_EINTR, "evaluation interrupted");
+        }
     }
     if (rc == SHOAL_END) rc = 0;
     if (rc == 0) rc = metrics_compute(metrics, result_out, err);

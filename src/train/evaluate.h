@@ -4,6 +4,7 @@
 #ifndef SHOAL_TRAIN_EVALUATE_H
 #define SHOAL_TRAIN_EVALUATE_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -19,6 +20,9 @@ int evaluate_create(struct trainer *trainer, struct evaluate **evaluate_out, str
 /* The same for the files of `data.test`. */
 int evaluate_create_test(struct trainer *trainer, struct evaluate **evaluate_out, struct err *err);
 void evaluate_destroy(struct evaluate *evaluate); /* NULL is a no-op. */
+
+/* evaluate_run ends with SHOAL_EINTR once the flag (borrowed; NULL: none) is set. */
+void evaluate_stop_by(struct evaluate *evaluate, const atomic_bool *stop);
 
 /* Measures `batches` batches from the start (0: all). predictions (NULL: none) gets a line per
  * example in input order: the probability, or those of all classes with spaces between. */

@@ -161,9 +161,11 @@ static int evaluate(struct loop *loop, struct err *err)
     const uint64_t step = trainer_global_step(loop->trainer);
     if (evaluator == NULL || (loop->result->has_eval && loop->evaluated_step == step)) return 0;
     const uint64_t start_ns = clock_now_ns();
+    evaluate_stop_by(evaluator, loop->opts->stop);
     int rc = evaluate_run(evaluator, loop->job->eval.steps, NULL, &loop->result->eval, err);
     loop->evaluated_ns = clock_now_ns();
     loop->eval_ns += loop->evaluated_ns - start_ns;
+    if (rc == SHOAL_EINTR) return 0; /* The loop sees the same flag, saves and ends. */
     if (rc != 0) {
         err_wrap(err, "evaluate");
         return rc;
@@ -197,8 +199,10 @@ static int test_model(struct loop *loop, struct err *err)
     struct evaluate *test = run_test(loop->run);
     if (test == NULL) return 0;
     const uint64_t start_ns = clock_now_ns();
+    evaluate_stop_by(test, loop->opts->stop);
     const int rc = evaluate_run(test, 0, NULL, &loop->result->test, err);
     loop->eval_ns += clock_now_ns() - start_ns;
+    if (rc == SHOAL_EINTR) return 0;
     if (rc != 0) return err_wrap(err, "test");
     loop->result->has_test = true;
     return 0;
@@ -371,6 +375,7 @@ int loop_train(struct run *run, const struct loop_opts *opts, struct loop_result
     result_out->interrupted = rc == 0 && is_asked_to_stop(&loop);
     if (rc == 0 && !result_out->interrupted) rc = evaluate(&loop, err);
     if (rc == 0 && !result_out->interrupted) rc = test_model(&loop, err);
+    if (rc == 0) result_out->interrupted = is_asked_to_stop(&loop);
     progress_destroy(loop.progress);
     if (loop.events != NULL) {
         const int closed = events_close(loop.events, rc == 0 ? err : NULL);

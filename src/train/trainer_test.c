@@ -186,6 +186,26 @@ TEST(evaluation_uses_the_average)
     CHECK(fabs(plain.loss - before.loss) > 1e-3);
 }
 
+/* An evaluation ends when it is asked to, and the next one measures everything again. */
+TEST(an_evaluation_can_be_interrupted)
+{
+    struct job *job = din_job("batch_size: 64", "seed: 3");
+    struct trainer *trainer = trained(job, 1, NULL);
+    struct evaluate *evaluate = NULL;
+    struct metrics_result result = {0};
+    atomic_bool stop = true;
+    CHECK_OK(evaluate_create(trainer, &evaluate, &err));
+    evaluate_stop_by(evaluate, &stop);
+    CHECK_INT(evaluate_run(evaluate, 0, NULL, &result, &err), SHOAL_EINTR);
+    CHECK_INT(result.examples, 0);
+    stop = false;
+    CHECK_OK(evaluate_run(evaluate, 0, NULL, &result, &err));
+    CHECK_INT(result.examples, 1280);
+    evaluate_destroy(evaluate);
+    trainer_destroy(trainer);
+    job_destroy(job);
+}
+
 /* Different variables move by different rules. */
 TEST(a_rule_per_table)
 {
