@@ -1,5 +1,6 @@
 #include "data/data_decode.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -30,6 +31,12 @@ static inline float normalized(const struct data_feature *feature, float x)
     return (x - feature->shift) * feature->scale;
 }
 
+/* Neither NaN nor beyond what a float holds. */
+static inline bool fits_float(double number)
+{
+    return fabs(number) <= (double)FLT_MAX;
+}
+
 /* Exactly one number; *missing_out when there is none. */
 static int one_number(const struct data_raw *raw, double *out, bool *missing_out)
 {
@@ -41,7 +48,7 @@ static int one_number(const struct data_raw *raw, double *out, bool *missing_out
     *missing_out = rc == 0;
     if (rc == 0) return 0;
     if (!number_of(&value, out)) return FAULT(TYPE);
-    if (!isfinite(*out)) return FAULT(RANGE);
+    if (!fits_float(*out)) return FAULT(RANGE);
     rc = data_cursor_next(&cursor, &value);
     return rc == 0 ? 0 : rc < 0 ? FAULT(MALFORMED) : FAULT(VALUES);
 }
@@ -55,7 +62,7 @@ static int numbers_of_columns(const struct data_feature *feature, const struct d
         const struct data_span *span = &raw->spans[i];
         if (span->bytes > 0 && !data_text_to_f64(span->at, span->bytes, &number))
             return FAULT(TYPE);
-        if (!isfinite(number)) return FAULT(RANGE);
+        if (!fits_float(number)) return FAULT(RANGE);
         out[i] = normalized(feature, (float)number);
     }
     return 0;
@@ -101,7 +108,7 @@ static int numbers_of_list(const struct data_feature *feature, const struct data
         double number = 0;
         if (count == feature->width) return FAULT(VALUES);
         if (!number_of(&value, &number)) return FAULT(TYPE);
-        if (!isfinite(number)) return FAULT(RANGE);
+        if (!fits_float(number)) return FAULT(RANGE);
         out[count++] = normalized(feature, (float)number);
     }
     if (rc < 0) return FAULT(MALFORMED);

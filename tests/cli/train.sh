@@ -67,6 +67,18 @@ check 'are told' has "$(cat err)" 'data.train_rows'
 check_exit 0 'nothing to evaluate on' "$SHOAL" eval "$din" "${sets[@]}" --set data.eval_rows='[50000, 60000]'
 check 'is said' has "$(cat err)" 'no record to evaluate on'
 
+# A number beyond a float is a broken record, not an infinity that stops the run.
+{ printf '1,1\n%.0s' {1..300}; echo 1,3e39; } >wide.csv
+cat >wide.yaml <<'JOB'
+model_dir: w
+model: {type: linear}
+features: {y: {kind: label, column: 0}, x: {kind: numeric, column: 1}}
+data: {format: csv, train: wide.csv}
+train: {optimizer: {type: sgd, learning_rate: 0.01}}
+JOB
+check_exit 0 'a number too large' "$SHOAL" train wide.yaml --json
+check 'is skipped' has "$(tail -n 1 out)" '"examples": 300' '"records_skipped": 1'
+
 # A reader that closes the pipe has seen enough.
 closed_pipe() { "$SHOAL" data cat data/train-* 2>cat.err | head -n 1; [ "${PIPESTATUS[0]}" = 0 ] && [ ! -s cat.err ]; }
 check 'data cat ends with its reader' closed_pipe
