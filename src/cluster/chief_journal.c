@@ -169,6 +169,7 @@ int chief_replay(struct chief *chief, struct err *err)
 {
     const uint8_t *bytes = NULL;
     size_t left = 0;
+    size_t whole = 0; /* bytes of whole records */
     int rc = chief->opts.env.journal_read(chief->opts.env.ctx, &bytes, &left, err);
     chief->is_replaying = true;
     while (rc == 0 && left >= sizeof(struct record_head)) {
@@ -182,7 +183,9 @@ int chief_replay(struct chief *chief, struct err *err)
         rc = replay_record(chief, chief->room, head.words_count, err);
         bytes += sizeof head + words_bytes;
         left -= sizeof head + words_bytes;
+        whole += sizeof head + words_bytes;
     }
+    if (rc == 0 && left > 0) rc = chief->opts.env.journal_cut(chief->opts.env.ctx, whole, err);
     chief->is_replaying = false;
     chief->pending.id = 0; /* Its shards may be half written. The next has a number of its own. */
     return rc;

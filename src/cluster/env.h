@@ -50,6 +50,8 @@ struct env {
     int (*journal_append)(void *ctx, const void *bytes, size_t count, bool sync, struct err *err);
     /* All that the journal holds; borrowed until the next append. */
     int (*journal_read)(void *ctx, const uint8_t **bytes_out, size_t *count_out, struct err *err);
+    /* Keeps the first `count` bytes: a record torn by a crash must not stand before what comes next. */
+    int (*journal_cut)(void *ctx, size_t count, struct err *err);
     void (*log)(void *ctx, const char *text);
     uint32_t rules_off; /* simulator only: bit ENV_RULE_x set means the rule is not kept */
 };

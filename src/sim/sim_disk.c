@@ -27,11 +27,24 @@ int sim_journal_read(void *ctx, const uint8_t **bytes_out, size_t *count_out, st
     return 0;
 }
 
-/* What was not synced is gone, whole records of it: a torn one ends the reading just the same. */
+int sim_journal_cut(void *ctx, size_t count, struct err *err)
+{
+    struct sim_file *file = &((struct sim_task *)ctx)->sim->journal;
+    (void)err;
+    ASSERT(count <= file->count);
+    file->count = count;
+    if (file->synced > count) file->synced = count;
+    return 0;
+}
+
+/* Of what was not synced any beginning may have reached the disk, a torn record too. */
 void sim_disk_crash(struct sim *sim, uint32_t node)
 {
     struct sim_file *file = &sim->journal;
-    if (node == sim->tasks[CLUSTER_CHIEF].node) file->count = file->synced;
+    if (node == sim->tasks[CLUSTER_CHIEF].node) {
+        file->count = file->synced + sim_below(sim, file->count - file->synced + 1);
+        file->synced = file->count;
+    }
     for (size_t i = 0; i < sim->saved_count; i++) {
         struct sim_saved *saved = &sim->saved[i];
         if (sim->tasks[cluster_ps(saved->ps)].node == node && !saved->is_written) {

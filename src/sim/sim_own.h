@@ -168,6 +168,7 @@ void sim_deliver(struct sim *sim, const struct sim_event *event);
 /* ---- sim_disk.c ---- */
 int sim_journal_append(void *ctx, const void *bytes, size_t count, bool sync, struct err *err);
 int sim_journal_read(void *ctx, const uint8_t **bytes_out, size_t *count_out, struct err *err);
+int sim_journal_cut(void *ctx, size_t count, struct err *err);
 void sim_disk_crash(struct sim *sim, uint32_t node);
 int sim_save(void *ctx, uint64_t checkpoint, struct store *store, const struct ps_state *state,
              struct err *err);

@@ -141,6 +141,7 @@ static struct env make_env(struct sim_task *task)
                         .wake = env_wake,
                         .journal_append = sim_journal_append,
                         .journal_read = sim_journal_read,
+                        .journal_cut = sim_journal_cut,
                         .log = env_log,
                         .rules_off = task->sim->opts.rules_off};
 }
