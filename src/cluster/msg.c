@@ -54,10 +54,16 @@ size_t msg_bytes(const struct msg *msg)
     return bytes;
 }
 
-static uint8_t *put(uint8_t *at, const void *from, size_t bytes)
+/* Where the next bytes of a message go. */
+struct room {
+    uint8_t *bytes;
+    size_t used;
+};
+
+static void put(struct room *room, const void *from, size_t bytes)
 {
-    if (bytes > 0) memcpy(at, from, bytes);
-    return at + bytes;
+    if (bytes > 0) memcpy(room->bytes + room->used, from, bytes);
+    room->used += bytes;
 }
 
 void msg_encode(const struct msg *msg, uint8_t *bytes_out)
@@ -66,24 +72,25 @@ void msg_encode(const struct msg *msg, uint8_t *bytes_out)
     const uint32_t head[] = {MSG_MAGIC, (uint32_t)msg->type | fields << 16, msg->from, msg->to};
     const uint64_t words[] = {msg->epoch, msg->incarnation, msg->request};
     const uint32_t counts[] = {msg->list_count, msg->blocks_count};
-    uint8_t *at = put(bytes_out, head, sizeof head);
-    at = put(at, words, sizeof words);
-    at = put(at, counts, sizeof counts);
-    at = put(at, msg->fields, (size_t)fields * 8);
-    at = put(at, msg->list, (size_t)msg->list_count * 8);
+    struct room room = {.bytes = bytes_out};
+    put(&room, head, sizeof head);
+    put(&room, words, sizeof words);
+    put(&room, counts, sizeof counts);
+    put(&room, msg->fields, (size_t)fields * 8);
+    put(&room, msg->list, (size_t)msg->list_count * 8);
     for (uint32_t i = 0; i < msg->blocks_count; i++) {
         const struct msg_block *block = &msg->blocks[i];
         const uint32_t flags = (block->keys != NULL ? 1u : 0) | (block->rows != NULL ? 2u : 0);
         const uint32_t shape[] = {block->table, block->count, block->cols, flags};
-        at = put(at, shape, sizeof shape);
-        if (block->keys != NULL) at = put(at, block->keys, (size_t)block->count * 8);
+        put(&room, shape, sizeof shape);
+        if (block->keys != NULL) put(&room, block->keys, (size_t)block->count * 8);
         if (block->rows == NULL) continue;
         const size_t bytes = rows_bytes(block);
-        at = put(at, block->rows, bytes);
-        memset(at, 0, pad(bytes) - bytes);
-        at += pad(bytes) - bytes;
+        const uint8_t zeros[8] = {0};
+        put(&room, block->rows, bytes);
+        put(&room, zeros, pad(bytes) - bytes);
     }
-    ASSERT(at == bytes_out + msg_bytes(msg));
+    ASSERT(room.used == msg_bytes(msg));
 }
 
 /* What is left to read. Every take is checked against it. */
