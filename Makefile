@@ -166,7 +166,7 @@ lint:
 
 $(BUILD)/lint/%.ok: %.c $(wildcard src/*/*.h include/*.h tests/*.h) .clang-tidy tools/lint.h
 	@mkdir -p $(@D)
-	$(call say,LINT,$<)clang-tidy --quiet $< -- $(COMPILE) $(if $(filter %/err.c %/config.c,$<),,-include tools/lint.h) \
+	$(call say,LINT,$<)clang-tidy --quiet $< -- $(COMPILE) $(if $(filter %/err.c %/config.c %/mem.c,$<),,-include tools/lint.h) \
 		$(if $(filter %_isa.c,$<),$(call isa_flags,avx2)) 		2>$@.log || { cat $@.log; exit 1; }
 	@touch $@
 
@@ -198,8 +198,8 @@ data-mnist:
 
 demo:
 	@tools/deps build
-	@$(MAKE) -s all
-	@tools/demo
+	@$(MAKE) -s $(BUILD)/shoal
+	@tools/demo $(BUILD)/shoal
 
 bench: all
 	@tools/bench

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/bounds.h"
 #include "base/cpu.h"
 #include "base/str.h"
@@ -68,6 +69,7 @@ static int print_figure(const struct bench *bench, const struct figure *figure, 
 
 static void range_of(const double *values, uint32_t count, struct figure *figure)
 {
+    ASSERT(count > 0);
     figure->repeats = count;
     figure->min = values[0];
     figure->max = values[0];

@@ -211,6 +211,7 @@ static int run(struct task *task, struct call *calls, uint64_t frames, uint32_t 
                uint16_t type, struct err *err)
 {
     ASSERT(window > 0);
+    ASSERT(window > 0);
     int rc = 0;
     uint64_t started = 0;
     for (uint64_t done = 0; rc == 0 && done < frames; done++) {

@@ -306,6 +306,7 @@ static int sweep_prepare(struct push_ctx *ctx, struct sweep_ctx *sweep, void **b
     ctx->zeros = (const float *)bits;
     for (uint32_t i = 0; i < ctx->push->count; i++) {
         const struct row_place place = table_find(table, ctx->push->keys[i]);
+        ASSERT(place.shard < table->shards_count);
         sweep->touched[place.shard][place.row / 64] |= (uint64_t)1 << (place.row % 64);
     }
     *block_out = block;

@@ -101,6 +101,7 @@ static int make_dense(struct table *table, struct err *err)
     for (uint32_t slot = 0; slot < table->slots_count; slot++) {
         const float initial = store_rule_slot_initial(&table->opts.rule, slot);
         if (initial == 0) continue;
+        ASSERT(1 + slot < table->parts_count);
         for (uint64_t i = 0; i < elements; i++) table->dense[1 + slot][i] = initial;
     }
     if (table->average_part != 0) {
