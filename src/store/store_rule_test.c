@@ -59,29 +59,40 @@ static void check_golden(const char *rule, const char *form, size_t step, const 
     }
 }
 
-static void golden_dense(const char *name, const struct store_rule *rule, const json_t *golden,
-                         const json_t *want)
+/* A store with one table of the golden start's shape, under a rule. */
+static struct store *golden_store(const struct matrix *start, enum store_kind kind,
+                                  const struct store_rule *rule)
 {
     struct err err;
     struct store *store = NULL;
     uint32_t table = 0;
-    const struct matrix start = matrix_of(json_object_get(golden, "start"));
     CHECK_OK(store_create(&(struct store_opts){0}, &store, &err));
     CHECK_OK(store_table_add(store,
                              &(struct store_table_opts){.name = "w",
-                                                        .kind = STORE_DENSE,
-                                                        .rows = start.rows,
-                                                        .cols = (uint32_t)start.cols,
-                                                        .rule = *rule},
+                                                        .kind = kind,
+                                                        .rows = start->rows,
+                                                        .cols = (uint32_t)start->cols,
+                                                        .rule = *rule,
+                                                        .shards = 2},
                              &table, &err));
-    CHECK_OK(store_assign_dense(store, table, 0, 0, start.rows * start.cols, start.values, &err));
+    CHECK_INT(table, 0);
+    return store;
+}
+
+static void golden_dense(const char *name, const struct store_rule *rule, const json_t *golden,
+                         const json_t *want)
+{
+    struct err err;
+    const struct matrix start = matrix_of(json_object_get(golden, "start"));
+    struct store *store = golden_store(&start, STORE_DENSE, rule);
+    CHECK_OK(store_assign_dense(store, 0, 0, 0, start.rows * start.cols, start.values, &err));
     const json_t *gradients = json_object_get(golden, "dense_gradients");
     for (size_t step = 0; step < json_array_size(gradients); step++) {
         const struct matrix gradient = matrix_of(json_array_get(gradients, step));
-        CHECK_OK(store_dense_push(store, &(struct store_dense_push){.table = table, .step = step},
-                                  gradient.values, NULL, NULL, &err));
+        CHECK_OK(store_dense_push(store, &(struct store_dense_push){.step = step}, gradient.values,
+                                  NULL, NULL, &err));
         const struct matrix after = matrix_of(json_array_get(want, step));
-        check_golden(name, "dense", step, store_dense_values(store, table, false), &after);
+        check_golden(name, "dense", step, store_dense_values(store, 0, false), &after);
     }
     store_destroy(store);
 }
@@ -108,25 +119,14 @@ static void golden_sparse(const char *name, const struct store_rule *rule, const
                           const json_t *want)
 {
     struct err err;
-    struct store *store = NULL;
-    uint32_t table = 0;
     const struct matrix start = matrix_of(json_object_get(golden, "start"));
-    CHECK_OK(store_create(&(struct store_opts){0}, &store, &err));
-    CHECK_OK(store_table_add(store,
-                             &(struct store_table_opts){.name = "w",
-                                                        .kind = STORE_FIXED,
-                                                        .rows = start.rows,
-                                                        .cols = (uint32_t)start.cols,
-                                                        .rule = *rule,
-                                                        .shards = 2},
-                             &table, &err));
+    struct store *store = golden_store(&start, STORE_FIXED, rule);
     uint64_t all[ROWS_MAX];
     for (size_t i = 0; i < start.rows; i++) all[i] = i;
     struct matrix got = start;
     CHECK_OK(store_assign_rows(
         store,
-        &(struct store_rows){
-            .table = table, .count = (uint32_t)start.rows, .keys = all, .parts = {got.values}},
+        &(struct store_rows){.count = (uint32_t)start.rows, .keys = all, .parts = {got.values}},
         &err));
     const json_t *gradients = json_object_get(golden, "sparse_gradients");
     for (size_t step = 0; step < json_array_size(gradients); step++) {
@@ -137,13 +137,11 @@ static void golden_sparse(const char *name, const struct store_rule *rule, const
         const uint32_t count = join_rows(rows, &gradient, keys, joined);
         CHECK_OK(store_push(
             store,
-            &(struct store_push){
-                .table = table, .count = count, .step = step, .keys = keys, .gradients = joined},
+            &(struct store_push){.count = count, .step = step, .keys = keys, .gradients = joined},
             NULL, NULL, &err));
         CHECK_OK(store_pull(
             store,
-            &(struct store_pull){
-                .table = table, .count = (uint32_t)start.rows, .keys = all, .rows = got.values},
+            &(struct store_pull){.count = (uint32_t)start.rows, .keys = all, .rows = got.values},
             NULL, &err));
         const struct matrix after = matrix_of(json_array_get(want, step));
         check_golden(name, "sparse", step, got.values, &after);
